@@ -15,6 +15,7 @@
 #include "backends/cpu/product/onednn_matmul.h"
 #include "backends/cpu/product/packed_weight.h"
 #include "backends/cpu/product/rows_in_place.h"
+#include "backends/cpu/product/side_by_side.h"
 #include "backends/cpu/product/winograd.h"
 #include "base/error.h"
 #include "base/threads.h"
@@ -44,6 +45,7 @@ constexpr Implementation implementations[] = {
     {"winograd", conv, make_winograd_step},
     {"onednn conv", conv, make_onednn_conv_step},
     {"onednn conv + epilogue", conv, make_onednn_sums_step},
+    {"side by side", matmul, make_side_by_side_step},
     {"gemv", conv | matmul, make_gemv_step},
     {"rows in place", conv | matmul, make_rows_in_place_step},
     {"onednn matmul", conv | matmul, make_onednn_matmul_step},

@@ -13,7 +13,7 @@
 #include "backends/cpu/loops/loops.h"
 #include "backends/cpu/product/blocking.h"
 #include "backends/cpu/product/epilogue.h"
-#include "backends/cpu/product/gemv.h"
+#include "backends/cpu/product/few_rows.h"
 #include "backends/cpu/product/simd.h"
 #include "base/error.h"
 #include "base/threads.h"
@@ -30,6 +30,8 @@ constexpr float infinity = std::numeric_limits<float>::infinity();
 constexpr int64_t tile_keys = narrow_depth;
 constexpr int64_t max_block_rows = 256, shared_block_rows = 128;
 constexpr int64_t direct_rows = 8;  // up to here keys and values are read where they lie, not packed
+// Long rows of keys are summed in parts, as many for any number of threads, which add up to fewer roundings.
+constexpr int64_t least_part_tiles = 4, most_parts = 32;
 // A mask value from which on a key counts only where a row has no other: exp(score − top) is exactly 0 as long as
 // |q·k| stays far below it.
 constexpr float hopeless = -1e30f;
@@ -37,6 +39,11 @@ constexpr float hopeless = -1e30f;
 // Floats a thread needs, each part 64-byte aligned.
 struct Layout {
   int64_t q = 0, s = 0, k = 0, v = 0, mask = 0, limit = 0, total = 0;
+};
+// A block of rows of a batch.
+struct Rows {
+  int64_t batch, begin, end;
+  int64_t count() const { return end - begin; }
 };
 // One block of results: rows x columns, then the rows' maximum, sum and last factor.
 struct Result {
@@ -88,17 +95,23 @@ class AttentionStep final : public BoundStep {
       return o.bounds.empty() && o.step[2] == 1 && o.step[1] != -1 &&
              (o.dtype == DType::f32 || o.dtype == DType::f16 || o.dtype == DType::bf16);
     };
-    direct_ = rows_ <= direct_rows && depth_ <= narrow_depth && direct(k_) && direct(v_);
+    direct_ = rows_ <= direct_rows && direct(k_) && direct(v_);
     plan();
     if (score.keys >= 0) count_keys(p);
   }
 
   void run() override {
     if (count_) now_ = keys_now();
-    on_threads(threads_, [this](int thread) {
-      for (int64_t i = items_ * thread / threads_; i < items_ * (thread + 1) / threads_; ++i) item(i, thread);
+    parts_ = parts_of(now_);
+    const int64_t blocks = q_.size(0) * row_blocks_, items = spreads_ ? blocks * parts_ : blocks;
+    on_threads(threads_, [&](int thread) {
+      for (int64_t i = items * thread / threads_; i < items * (thread + 1) / threads_; ++i)
+        spreads_ ? part(i / parts_, i % parts_, result(i), thread) : whole(i, thread);
     });
-    if (splits_ > 1) merge_parts();
+    if (spreads_)
+      on_threads(threads_, [&](int thread) {
+        for (int64_t i = blocks * thread / threads_; i < blocks * (thread + 1) / threads_; ++i) merge_parts(i, thread);
+      });
     if (score_) score_->check();
     epilogue_.check();
   }
@@ -106,7 +119,7 @@ class AttentionStep final : public BoundStep {
   std::string describe() const override {
     return fmt::format("attention {}x{} rows, {}{} keys x {}, {} values{}{}{}", q_.size(0), rows_,
                        count_ ? "up to " : "", keys_, depth_, columns_, direct_ ? " direct" : "",
-                       splits_ > 1 ? fmt::format(" in {} parts", splits_) : "", score_ ? " general score" : "");
+                       most_ > 1 ? fmt::format(" in {} parts", most_) : "", score_ ? " general score" : "");
   }
 
  private:
@@ -137,14 +150,19 @@ class AttentionStep final : public BoundStep {
     return std::clamp<int64_t>(counted_, 0, keys_);
   }
 
-  // Items are (batch, block of rows, part of the keys); keys are split only where there are too few blocks.
+  static int64_t tiles_of(int64_t keys) { return ceil_div(keys, tile_keys); }
+  static int64_t parts_of(int64_t keys) {
+    return std::clamp<int64_t>(tiles_of(keys) / least_part_tiles, 1, most_parts);
+  }
+
+  // Threads share blocks of rows, and their parts of the keys where there are too few blocks.
   void plan() {
     // Every block packs the keys and values again; smaller ones where threads would go without.
     row_blocks_ = ceil_div(rows_, q_.size(0) >= 2 * threads_ ? max_block_rows : shared_block_rows);
     block_rows_ = ceil_div(rows_, row_blocks_);
-    const int64_t blocks = q_.size(0) * row_blocks_, tiles = std::max<int64_t>(1, ceil_div(keys_, tile_keys));
-    if (blocks < 4 * threads_ && blocks % threads_ != 0) splits_ = std::min<int64_t>(tiles, threads_);
-    items_ = blocks * splits_;
+    most_ = parts_of(keys_);
+    const int64_t blocks = q_.size(0) * row_blocks_, few = block_rows_ <= 16 ? 4 * threads_ : threads_;
+    spreads_ = most_ > 1 && blocks < few && blocks % threads_ != 0;
     const int64_t slices = ceil_div(depth_, narrow_depth);
     slices_ = std::max<int64_t>(1, slices);
     auto take = [this](int64_t floats) {
@@ -152,6 +170,7 @@ class AttentionStep final : public BoundStep {
       layout_.total += (floats + 15) / 16 * 16;
       return at;
     };
+    q_stride_ = direct_ ? slices_ * narrow_stride : narrow_stride;
     layout_.q = take(slices_ * block_rows_ * narrow_stride);
     layout_.s = take(block_rows_ * narrow_stride + 16);
     layout_.k = take(direct_ ? 0 : ceil_div(tile_keys, wide_tile().columns) * wide_tile().columns * depth_);
@@ -159,7 +178,7 @@ class AttentionStep final : public BoundStep {
     layout_.mask = take(form_.mask >= 0 ? block_rows_ * narrow_stride : 0);
     result_floats_ = block_rows_ * ld_ + 3 * ((block_rows_ + 15) / 16 * 16);
     result_floats_ = (result_floats_ + 15) / 16 * 16;
-    const int64_t results = splits_ == 1 ? threads_ : items_;
+    const int64_t results = spreads_ ? blocks * most_ : most_ > 1 ? 2 * threads_ : threads_;
     scratch_bytes_ = static_cast<size_t>(layout_.total * threads_ + result_floats_ * results) * 4;
   }
 
@@ -170,42 +189,51 @@ class AttentionStep final : public BoundStep {
     float* top = o + block_rows_ * ld_;
     return {o, top, top + padded, top + 2 * padded};
   }
-  int64_t first_row(int64_t block) const { return rows_ * block / row_blocks_; }
+  Rows rows_of(int64_t block) const {
+    const int64_t at = block % row_blocks_;
+    return {block / row_blocks_, rows_ * at / row_blocks_, rows_ * (at + 1) / row_blocks_};
+  }
 
-  void item(int64_t index, int thread) {
-    const int64_t block = index / splits_, part = index % splits_;
-    const int64_t batch = block / row_blocks_, r0 = first_row(block % row_blocks_),
-                  r1 = first_row(block % row_blocks_ + 1);
-    const int64_t tiles = ceil_div(now_, tile_keys), t0 = tiles * part / splits_, t1 = tiles * (part + 1) / splits_;
-    const Result out = result(splits_ == 1 ? thread : index);
+  // A part of a block's keys, but for its tiles of hopeless keys.
+  void part(int64_t block, int64_t index, const Result& out, int thread) {
+    const Rows rows = rows_of(block);
+    const int64_t tiles = tiles_of(now_), t0 = tiles * index / parts_, t1 = tiles * (index + 1) / parts_;
     const int64_t padded = (block_rows_ + 15) / 16 * 16;
-    std::memset(out.o, 0, static_cast<size_t>((r1 - r0) * ld_) * 4);
+    std::memset(out.o, 0, static_cast<size_t>(rows.count() * ld_) * 4);
     std::fill(out.top, out.top + padded, -infinity);
     std::fill(out.sum, out.sum + padded, 0.0f);
     std::fill(out.factor, out.factor + padded, 0.0f);
-    pack_queries(batch, r0, r1, scratch(thread) + layout_.q);
-    bool postponed = false;
-    for (int64_t t = t0; t < t1; ++t) postponed |= tile(batch, r0, r1, t, out, thread, false);
-    // Tiles of hopeless keys matter to rows that have nothing else (exp of the difference is not 0).
-    if (postponed && *std::min_element(out.top, out.top + (r1 - r0)) < hopeless * 1e-10f)
-      for (int64_t t = t0; t < t1; ++t) tile(batch, r0, r1, t, out, thread, true);
-    if (splits_ == 1) finish(batch, r0, r1, out, thread);
+    if (spreads_ || index == 0) pack_queries(rows, thread);
+    for (int64_t t = t0; t < t1; ++t) tile(rows, t, out, thread, false);
   }
 
-  void pack_queries(int64_t batch, int64_t r0, int64_t r1, float* to) const {
+  void whole(int64_t block, int thread) {
+    const Result all = result(most_ > 1 ? 2 * thread : thread);
+    part(block, 0, all, thread);
+    for (int64_t i = 1; i < parts_; ++i) {
+      const Result next = result(2 * thread + 1);
+      part(block, i, next, thread);
+      merge(rows_of(block).count(), all, next);
+    }
+    finish(block, all, thread);
+  }
+
+  void pack_queries(const Rows& rows, int thread) const {
+    float* to = scratch(thread) + layout_.q;
+    const int64_t count = rows.count();
     for (int64_t slice = 0; slice < slices_; ++slice) {
-      float* dst = to + slice * block_rows_ * narrow_stride;
+      float* dst = to + slice * (direct_ ? narrow_depth : block_rows_ * narrow_stride);
       const int64_t d0 = slice * narrow_depth, d1 = std::min(depth_, d0 + narrow_depth);
-      pack(q_, {batch, r0, r1, d0, d1}, dst, narrow_stride);
+      pack(q_, {rows.batch, rows.begin, rows.end, d0, d1}, dst, q_stride_);
       if (form_.scale == 1) continue;
-      for (int64_t r = 0; r < r1 - r0; ++r)
-        for (int64_t d = 0; d < d1 - d0; ++d) dst[r * narrow_stride + d] *= form_.scale;
+      for (int64_t r = 0; r < count; ++r)
+        for (int64_t d = 0; d < d1 - d0; ++d) dst[r * q_stride_ + d] *= form_.scale;
     }
   }
 
-  // Adds one tile of keys, unless it cannot count. Tiles of hopeless keys are for the second pass (`late`); true when
-  // this one is.
-  bool tile(int64_t batch, int64_t r0, int64_t r1, int64_t t, const Result& out, int thread, bool late) {
+  // Adds one tile of keys, unless it cannot count. Tiles of hopeless keys are for the second pass (`late`).
+  void tile(const Rows& block, int64_t t, const Result& out, int thread, bool late) {
+    const auto [batch, r0, r1] = block;
     float* const base = scratch(thread);
     float *const s = base + layout_.s, *const mask = base + layout_.mask;
     const int64_t k0 = t * tile_keys, k1 = std::min(now_, k0 + tile_keys), rows = r1 - r0;
@@ -226,8 +254,7 @@ class AttentionStep final : public BoundStep {
     if (form_.kept >= 0 && !any_kept(batch, r0, r1, k0, k1)) mask_all();
     // A weight of 0 does not make up for a key or value that is infinite or no number.
     const bool idle = best <= hopeless && is_finite(batch, k0, k1, base);
-    if (idle && best == -infinity) return false;
-    if (idle != late) return !late;
+    if ((idle && best == -infinity) || idle != late) return;
     scores(batch, r0, r1, k0, k1, base);
     if (form_.mask >= 0) add_mask(s, mask, one_mask ? 0 : narrow_stride, rows, k1 - k0);
     if (form_.kept >= 0)
@@ -242,7 +269,6 @@ class AttentionStep final : public BoundStep {
     softmax_tile(s, rows, k1 - k0, out.top, out.sum, out.factor);
     scale_rows(out.o, ld_, rows, columns_, out.factor);
     values(batch, rows, k0, k1, out.o, base);
-    return false;
   }
 
   // Whether keys [k0, k1) and their values are all finite.
@@ -286,12 +312,9 @@ class AttentionStep final : public BoundStep {
     const float* q = base + layout_.q;
     float *s = base + layout_.s, *panels = base + layout_.k;
     const int64_t rows = r1 - r0, width = wide_tile().columns;
-    if (direct_) {
-      for (int64_t r = 0; r < rows; r += gemv_max_rows)
-        dot_columns(k_.dtype, k_.at(batch, k0, 0), k_.step[1], k1 - k0, depth_, q + r * narrow_stride, narrow_stride,
-                    std::min(gemv_max_rows, rows - r), s + r * narrow_stride, narrow_stride);
-      return;
-    }
+    if (direct_)
+      return dot_columns(k_.dtype, k_.at(batch, k0, 0), k_.step[1], k1 - k0, depth_, q, q_stride_, rows, s,
+                         narrow_stride);
     for (int64_t j = k0; j < k1; j += width) {
       const int64_t count = std::min(width, k1 - j);
       float* panel = panels;
@@ -314,7 +337,8 @@ class AttentionStep final : public BoundStep {
   // o[r] += Σ_j s[r, j] · v[k0 + j]
   void values(int64_t batch, int64_t rows, int64_t k0, int64_t k1, float* o, float* base) const {
     const float* s = base + layout_.s;
-    if (direct_) return add_weighted(v_.dtype, v_.at(batch, k0, 0), v_.step[1], k1 - k0, columns_, s, rows, o, ld_);
+    if (direct_)
+      return add_weighted(v_.dtype, v_.at(batch, k0, 0), v_.step[1], columns_, k1 - k0, s, narrow_stride, rows, o, ld_);
     float* panel = base + layout_.v;
     const int64_t width = value_tile_.columns;
     for (int64_t n = 0; n < columns_; n += width) {
@@ -333,39 +357,42 @@ class AttentionStep final : public BoundStep {
     }
   }
 
-  void merge_parts() {
-    on_threads(threads_, [this](int thread) {
-      const int64_t blocks = items_ / splits_;
-      for (int64_t i = blocks * thread / threads_; i < blocks * (thread + 1) / threads_; ++i) merge(i, thread);
-    });
+  void merge_parts(int64_t block, int thread) {
+    const Result all = result(block * parts_);
+    for (int64_t i = 1; i < parts_; ++i) merge(rows_of(block).count(), all, result(block * parts_ + i));
+    if (lacks_keys(rows_of(block), all)) pack_queries(rows_of(block), thread);
+    finish(block, all, thread);
   }
 
-  // Adds the parts of a block in their order, then finishes it.
-  void merge(int64_t block, int thread) {
-    const int64_t batch = block / row_blocks_, r0 = first_row(block % row_blocks_),
-                  r1 = first_row(block % row_blocks_ + 1);
-    const Result all = result(block * splits_);
-    for (int64_t part = 1; part < splits_; ++part) {
-      const Result next = result(block * splits_ + part);
-      for (int64_t r = 0; r < r1 - r0; ++r) {
-        const float top = std::max(all.top[r], next.top[r]), base = top == -infinity ? 0 : top;
-        const float mine = std::exp(all.top[r] - base), theirs = std::exp(next.top[r] - base);
-        all.top[r] = top;
-        all.sum[r] = all.sum[r] * mine + next.sum[r] * theirs;
-        float *to = all.o + r * ld_, *from = next.o + r * ld_;
-        for (int64_t n = 0; n < columns_; ++n) to[n] = to[n] * mine + from[n] * theirs;
-      }
+  // Adds a part to those before it.
+  void merge(int64_t rows, const Result& all, const Result& next) const {
+    for (int64_t r = 0; r < rows; ++r) {
+      const float top = std::max(all.top[r], next.top[r]), base = top == -infinity ? 0 : top;
+      const float mine = std::exp(all.top[r] - base), theirs = std::exp(next.top[r] - base);
+      all.top[r] = top;
+      all.sum[r] = all.sum[r] * mine + next.sum[r] * theirs;
+      float *to = all.o + r * ld_, *from = next.o + r * ld_;
+      for (int64_t n = 0; n < columns_; ++n) to[n] = to[n] * mine + from[n] * theirs;
     }
-    finish(batch, r0, r1, all, thread);
   }
 
-  void finish(int64_t batch, int64_t r0, int64_t r1, const Result& out, int thread) {
-    for (int64_t r = 0; r < r1 - r0; ++r) {
+  // Whether a row may have nothing but hopeless keys, which matter to it: exp of the difference is not 0.
+  bool lacks_keys(const Rows& rows, const Result& out) const {
+    const bool masked = form_.mask >= 0 || form_.limited || form_.kept >= 0;
+    return masked && *std::min_element(out.top, out.top + rows.count()) < hopeless * 1e-10f;
+  }
+
+  // With all parts added. The queries are packed.
+  void finish(int64_t block, const Result& out, int thread) {
+    const Rows rows = rows_of(block);
+    if (lacks_keys(rows, out))
+      for (int64_t t = 0; t < tiles_of(now_); ++t) tile(rows, t, out, thread, true);
+    for (int64_t r = 0; r < rows.count(); ++r) {
       const bool zero = out.sum[r] == 0 && (safe_ || now_ == 0);
       out.factor[r] = zero ? 0 : 1 / out.sum[r];
     }
-    scale_rows(out.o, ld_, r1 - r0, columns_, out.factor);
-    epilogue_.run(out.o, batch, r0, r1, 0, columns_, thread);
+    scale_rows(out.o, ld_, rows.count(), columns_, out.factor);
+    epilogue_.run(out.o, rows.batch, rows.begin, rows.end, 0, columns_, thread);
   }
 
   Operand q_, k_, v_, mask_, kept_, limit_;  // axes: batch, rows | keys, depth | columns; masks: batch, rows, keys
@@ -381,7 +408,9 @@ class AttentionStep final : public BoundStep {
   TileEpilogue epilogue_;
   ScoreForm form_;
   std::unique_ptr<TileEpilogue> score_;
-  int64_t row_blocks_ = 1, block_rows_ = 0, splits_ = 1, items_ = 0, slices_ = 1, result_floats_ = 0;
+  int64_t row_blocks_ = 1, block_rows_ = 0, slices_ = 1, q_stride_ = 0, result_floats_ = 0;
+  int64_t most_ = 1, parts_ = 1;  // parts of all keys, and of those of this run
+  bool spreads_ = false;          // threads share parts
   Layout layout_;
 };
 

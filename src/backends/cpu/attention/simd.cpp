@@ -1,4 +1,4 @@
-// Softmax of score tiles and weighted sums of values, compiled once per instruction set.
+// Softmax of score tiles and their masks, compiled once per instruction set.
 #include "backends/cpu/attention/simd.h"
 
 #include <algorithm>
@@ -43,7 +43,7 @@ void softmax_tile(float* s, int64_t rows, int64_t keys, float* top, float* sum, 
       const VF shift = hn::Set(f, base[r - r0]);
       VF total = hn::Zero(f);
       for (int64_t j = 0; j < keys; j += attention_lanes) {
-        const VF p = exp_of(hn::Sub(hn::LoadU(f, row + j), shift));
+        const VF p = exp_of_negative(hn::Sub(hn::LoadU(f, row + j), shift));
         hn::StoreU(p, f, row + j);
         total = hn::Add(total, p);
       }
@@ -51,7 +51,7 @@ void softmax_tile(float* s, int64_t rows, int64_t keys, float* top, float* sum, 
     }
     for (int64_t r = count; r < 16; ++r) part[r] = 0;
     for (int64_t n = 0; n < 16; n += attention_lanes) {
-      const VF scale = exp_of(hn::LoadU(f, factor + r0 + n));
+      const VF scale = exp_of_negative(hn::LoadU(f, factor + r0 + n));
       hn::StoreU(scale, f, factor + r0 + n);
       hn::StoreU(hn::MulAdd(hn::LoadU(f, sum + r0 + n), scale, hn::Load(f, part + n)), f, sum + r0 + n);
     }
@@ -115,58 +115,6 @@ float largest(const float* x, int64_t count) {
   return result;
 }
 
-template <class Type, int rows>
-HWY_INLINE void weighted(const typename Type::T* v, int64_t stride, int64_t keys, int64_t columns, const float* p,
-                         float* out, int64_t ld) {
-  const F f;
-  int64_t n = 0;
-  for (; n + 2 * attention_lanes <= columns; n += 2 * attention_lanes) {
-    VF sum[rows][2];
-#pragma GCC unroll 16
-    for (int r = 0; r < rows; ++r) {
-      sum[r][0] = hn::LoadU(f, out + r * ld + n);
-      sum[r][1] = hn::LoadU(f, out + r * ld + n + attention_lanes);
-    }
-    for (int64_t j = 0; j < keys; ++j) {
-      const VF v0 = Type::load(v + j * stride + n), v1 = Type::load(v + j * stride + n + attention_lanes);
-#pragma GCC unroll 16
-      for (int r = 0; r < rows; ++r) {
-        const VF x = hn::Set(f, p[r * narrow_stride + j]);
-        sum[r][0] = hn::MulAdd(x, v0, sum[r][0]);
-        sum[r][1] = hn::MulAdd(x, v1, sum[r][1]);
-      }
-    }
-#pragma GCC unroll 16
-    for (int r = 0; r < rows; ++r) {
-      hn::StoreU(sum[r][0], f, out + r * ld + n);
-      hn::StoreU(sum[r][1], f, out + r * ld + n + attention_lanes);
-    }
-  }
-  for (; n < columns; ++n)
-    for (int r = 0; r < rows; ++r)
-      for (int64_t j = 0; j < keys; ++j) out[r * ld + n] += p[r * narrow_stride + j] * Type::one(v[j * stride + n]);
-}
-
-void add_weighted(DType dtype, const void* v, int64_t stride, int64_t keys, int64_t columns, const float* p,
-                  int64_t rows, float* out, int64_t ld) {
-  with_type(dtype, [&](auto type) {
-    using Type = decltype(type);
-    const auto* from = static_cast<const typename Type::T*>(v);
-    while (rows > 0) {
-      const int64_t now = rows >= 4 ? 4 : rows;
-      if (now == 4)
-        weighted<Type, 4>(from, stride, keys, columns, p, out, ld);
-      else if (now == 3)
-        weighted<Type, 3>(from, stride, keys, columns, p, out, ld);
-      else if (now == 2)
-        weighted<Type, 2>(from, stride, keys, columns, p, out, ld);
-      else
-        weighted<Type, 1>(from, stride, keys, columns, p, out, ld);
-      rows -= now, p += now * narrow_stride, out += now * ld;
-    }
-  });
-}
-
 }  // namespace HWY_NAMESPACE
 }  // namespace npusim::cpu
 HWY_AFTER_NAMESPACE();
@@ -178,7 +126,6 @@ HWY_EXPORT(scale_rows);
 HWY_EXPORT(add_mask);
 HWY_EXPORT(keep_scores);
 HWY_EXPORT(largest);
-HWY_EXPORT(add_weighted);
 
 void softmax_tile(float* s, int64_t rows, int64_t keys, float* top, float* sum, float* factor) {
   HWY_DYNAMIC_DISPATCH(softmax_tile)(s, rows, keys, top, sum, factor);
@@ -193,9 +140,5 @@ void keep_scores(float* s, const uint8_t* kept, int64_t ld, bool keeps, Masked m
   HWY_DYNAMIC_DISPATCH(keep_scores)(s, kept, ld, keeps, masked, rows, keys);
 }
 float largest(const float* x, int64_t count) { return HWY_DYNAMIC_DISPATCH(largest)(x, count); }
-void add_weighted(DType dtype, const void* v, int64_t stride, int64_t keys, int64_t columns, const float* p,
-                  int64_t rows, float* out, int64_t ld) {
-  HWY_DYNAMIC_DISPATCH(add_weighted)(dtype, v, stride, keys, columns, p, rows, out, ld);
-}
 }  // namespace npusim::cpu
 #endif

@@ -2,8 +2,6 @@
 #pragma once
 #include <cstdint>
 
-#include "base/dtype.h"
-
 namespace npusim::cpu {
 
 // Online softmax of one tile of scores: s becomes exp(s − top), where top, the rows' maximum so far, and sum, of the
@@ -24,9 +22,5 @@ struct Masked {
 // s[r, j] masked where kept[r·ld + j] is not `keeps`
 void keep_scores(float* s, const uint8_t* kept, int64_t ld, bool keeps, Masked masked, int64_t rows, int64_t keys);
 float largest(const float* x, int64_t count);  // −inf when empty; inf where there is a NaN
-
-// out[r·ld + n] += Σ_j p[r, j] · v[j·stride + n] for few rows; f32, f16 or bf16.
-void add_weighted(DType dtype, const void* v, int64_t stride, int64_t keys, int64_t columns, const float* p,
-                  int64_t rows, float* out, int64_t ld);
 
 }  // namespace npusim::cpu

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "backends/cpu/product/gemv.h"
+#include "backends/cpu/product/few_rows.h"
 #include "backends/cpu/product/squares.h"
 #include "base/threads.h"
 #include "kernel/facts/compact.h"

@@ -135,8 +135,10 @@ void pack(const Operand& o, const Part& p, float* dst, int64_t ld) {
       for_runs(o.run[2], p.j0, p.j1, [&](int64_t j, int64_t end) {
         widen_run(o, p.batch, i, j, end - j, dst + (i - p.i0) * ld + (j - p.j0));
       });
-  } else if (o.bounds.empty() && o.step[1] == 1 && o.step[2] != -1) {
-    transpose(o.dtype, o.at(p.batch, p.i0, p.j0), o.step[2], p.j1 - p.j0, p.i1 - p.i0, dst, ld);
+  } else if (o.bounds.empty() && o.run[1] >= std::min(least_run, o.size(1)) && o.step[2] != -1) {
+    for_runs(o.run[1], p.i0, p.i1, [&](int64_t i, int64_t end) {
+      transpose(o.dtype, o.at(p.batch, i, p.j0), o.step[2], p.j1 - p.j0, end - i, dst + (i - p.i0) * ld, ld);
+    });
   } else {
     pack_elements(o, p, dst, ld, 1);
   }

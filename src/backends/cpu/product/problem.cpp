@@ -11,6 +11,22 @@
 namespace npusim::cpu {
 namespace {
 
+// Whether the rows are many and short, and lie as their results do: those meet a small weight where they lie, and as
+// columns their results would have to be turned.
+bool has_short_rows(const Problem& p, const Matrices& m) {
+  constexpr int64_t many_rows = 128, most_depth = 8;
+  const Contraction& c = *m.kernel.contraction;
+  const auto steps = [](const Access& access, const Axis& axis) {
+    return axis.dims.size() == 1 ? access.strides[static_cast<size_t>(axis.dims[0])] : 0;
+  };
+  const auto is_f32 = [&](const Access& access) {
+    return m.kernel.args[static_cast<size_t>(access.arg)].dtype == DType::f32;
+  };
+  return p.chain && m.axes.batch.size() == 1 && m.axes.rows.size() >= many_rows && m.axes.rows.dims.size() == 1 &&
+         m.axes.depth.size() <= most_depth && c.a.guards.empty() && c.b.guards.empty() && is_f32(c.a) && is_f32(c.b) &&
+         steps(c.a, m.axes.depth) == 1 && steps(m.kernel.stores[0].access, m.axes.columns) == 1;
+}
+
 Matrices make_matrices(const Problem& p) {
   Matrices m{p.kernel, {}, {}, {}, false, false};
   drop_unit_dims(m.kernel);
@@ -18,8 +34,9 @@ Matrices make_matrices(const Problem& p) {
   const Contraction& c = *m.kernel.contraction;
   auto constant = [&](const Access& access) { return p.args[static_cast<size_t>(access.arg)].constant; };
   m.axes = product_axes(m.kernel);
-  m.swapped = constant(c.a) != constant(c.b) ? constant(c.a)
-                                             : m.axes.rows.size() > m.axes.columns.size() && m.axes.columns.size() <= 4;
+  m.swapped = constant(c.a) != constant(c.b)
+                  ? constant(c.a)
+                  : m.axes.rows.size() > m.axes.columns.size() && m.axes.columns.size() <= 4 && !has_short_rows(p, m);
   if (m.swapped) std::swap(m.axes.rows, m.axes.columns);
   const Access &left = m.rows(), &right = m.swapped ? c.a : c.b;
   m.constant = constant(right);

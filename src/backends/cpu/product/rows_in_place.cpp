@@ -268,7 +268,8 @@ constexpr int64_t low_block_bytes = 24 << 10;  // of widened rows that stay in L
 
 class RowsInPlaceStep final : public BoundStep {
  public:
-  RowsInPlaceStep(const Context& context, const Operand& a, const Operand& b, const Finish& finish, int threads)
+  RowsInPlaceStep(const Context& context, const Operand& a, const Operand& b, bool constant, const Finish& finish,
+                  int threads)
       : threads_(threads),
         dtype_(a.dtype),
         a_(a.at(0, 0, 0)),
@@ -288,8 +289,11 @@ class RowsInPlaceStep final : public BoundStep {
                 .activation = finish.activation,
                 .low = finish.low,
                 .high = finish.high};
-    weight_ = packed_weight(b, product_.width, context);
     panels_ = ceil_div(columns_, product_.width);
+    if (constant)
+      weight_ = packed_weight(b, product_.width, context);
+    else
+      b_ = b, packed_floats_ = panels_ * product_.depth * product_.width;
     const int64_t panel_bytes = product_.depth * product_.width * 4;
     group_ = std::max<int64_t>(1, group_bytes / panel_bytes);
     block_rows_ = ceil_div(rows_, grid_.rows);
@@ -298,21 +302,30 @@ class RowsInPlaceStep final : public BoundStep {
       const int64_t fitting = panels_ * panel_bytes <= group_bytes ? low_block_bytes : group_bytes;
       block_rows_ = std::min(block_rows_, std::max(least_rows, fitting / 4 / product_.a_stride));
     }
-    scratch_bytes_ = static_cast<size_t>(threads_ * thread_floats()) * 4;
+    scratch_bytes_ = static_cast<size_t>(threads_ * thread_floats() + packed_floats_) * 4;
   }
 
   void run() override {
+    if (!weight_) on_threads(threads_, [this](int thread) { pack_panels(thread); });
     on_threads(threads_, [this](int thread) { part(thread); });
   }
 
   std::string describe() const override {
-    return fmt::format("matmul {}x{}x{} rows {}, panels of {}", rows_, columns_, product_.depth,
-                       dtype_ == DType::f32 ? "in place" : "widened", product_.width);
+    return fmt::format("matmul {}x{}x{} rows {}, panels of {}{}", rows_, columns_, product_.depth,
+                       dtype_ == DType::f32 ? "in place" : "widened", product_.width, weight_ ? "" : " packed by runs");
   }
 
  private:
   int64_t bias_floats() const { return ceil_div(panels_ * product_.width, 16) * 16; }
   int64_t thread_floats() const { return bias_floats() + (dtype_ == DType::f32 ? 0 : block_rows_ * product_.a_stride); }
+
+  // A weight that is an input, behind what threads have of their own.
+  float* packed() const { return reinterpret_cast<float*>(scratch_) + threads_ * thread_floats(); }
+  void pack_panels(int thread) const {
+    for (int64_t p = panels_ * thread / threads_; p < panels_ * (thread + 1) / threads_; ++p)
+      pack_panel(b_, product_.width, 0, p * product_.width, 0, product_.depth,
+                 packed() + p * product_.width * product_.depth);
+  }
 
   // This thread's rows and panels, a block of rows after the other.
   void part(int thread) {
@@ -338,7 +351,7 @@ class RowsInPlaceStep final : public BoundStep {
       widen_rows(dtype_, rows, stride_, r1 - r0, product_.depth, wide, product_.a_stride);
       a = wide;
     }
-    const auto* panels = reinterpret_cast<const float*>(weight_->data.get());
+    const float* panels = weight_ ? reinterpret_cast<const float*>(weight_->data.get()) : packed();
     const int64_t groups = ceil_div(p1 - p0, group_), width = product_.width;
     for (int64_t g = 0; g < groups; ++g) {
       const int64_t n = (p0 + (p1 - p0) * g / groups) * width, end = (p0 + (p1 - p0) * (g + 1) / groups) * width;
@@ -364,7 +377,9 @@ class RowsInPlaceStep final : public BoundStep {
   RowsProduct product_;
   int64_t panels_ = 0, group_ = 1, block_rows_ = 0;
   Grid grid_;
-  std::shared_ptr<const PackedWeight> weight_;
+  std::shared_ptr<const PackedWeight> weight_;  // null: b_ is packed by every run
+  Operand b_;
+  int64_t packed_floats_ = 0;
 };
 
 }  // namespace
@@ -372,7 +387,12 @@ class RowsInPlaceStep final : public BoundStep {
 Answer make_rows_in_place_step(Problem& p) {
   const Matrices& m = matrices_of(p);
   const Operand &a = m.a, &b = m.b;
-  if (!m.constant) return decline("no operand is constant");
+  // Packing a weight by every run is nothing beside many rows; wider ones have tiles of their own, and long sums are
+  // more exact in slices.
+  constexpr int64_t rows_worth_packing = 128, most_packed_columns = 256, most_packed_depth = 256;
+  if (!m.constant &&
+      (a.size(1) < rows_worth_packing || b.size(1) > most_packed_columns || a.size(2) > most_packed_depth))
+    return decline("no operand is constant");
   const auto is_known = [](DType type) { return type == DType::f32 || type == DType::f16 || type == DType::bf16; };
   if (!is_known(a.dtype) || b.dtype != DType::f32)
     return decline(fmt::format("{} times {}", dtype_name(a.dtype), dtype_name(b.dtype)));
@@ -386,7 +406,8 @@ Answer make_rows_in_place_step(Problem& p) {
   if (!finish) return decline(p.chain ? "an epilogue of another form or order" : no_chain(p.kernel));
   if (finish->residual.data && finish->residual.dtype != finish->out.dtype)
     return decline(fmt::format("a residual of {}", dtype_name(finish->residual.dtype)));
-  return accept(std::make_unique<RowsInPlaceStep>(p.context, a, b, *finish, usable_threads(p.kernel, p.context)));
+  return accept(
+      std::make_unique<RowsInPlaceStep>(p.context, a, b, m.constant, *finish, usable_threads(p.kernel, p.context)));
 }
 
 }  // namespace npusim::cpu

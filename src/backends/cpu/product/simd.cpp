@@ -80,17 +80,21 @@ HWY_INLINE void transpose_four(VF a, VF b, VF c, VF d, float* HWY_RESTRICT block
 #if HWY_TARGET == HWY_SCALAR
   block[0] = hn::GetLane(a), block[1] = hn::GetLane(b), block[2] = hn::GetLane(c), block[3] = hn::GetLane(d);
 #else
-  const F f;
-  const hn::Repartition<uint64_t, F> pair;
-  const auto low_ab = hn::BitCast(pair, hn::InterleaveLower(f, a, b));
-  const auto low_cd = hn::BitCast(pair, hn::InterleaveLower(f, c, d));
-  const auto high_ab = hn::BitCast(pair, hn::InterleaveUpper(f, a, b));
-  const auto high_cd = hn::BitCast(pair, hn::InterleaveUpper(f, c, d));
-  hn::Store(hn::BitCast(f, hn::InterleaveLower(pair, low_ab, low_cd)), f, block);
-  hn::Store(hn::BitCast(f, hn::InterleaveUpper(pair, low_ab, low_cd)), f, block + lanes);
-  hn::Store(hn::BitCast(f, hn::InterleaveLower(pair, high_ab, high_cd)), f, block + 2 * lanes);
-  hn::Store(hn::BitCast(f, hn::InterleaveUpper(pair, high_ab, high_cd)), f, block + 3 * lanes);
+  VF to[4];
+  transpose_blocks(a, b, c, d, to);
+  for (int i = 0; i < 4; ++i) hn::Store(to[i], F(), block + i * lanes);
 #endif
+}
+
+// As many rows as a vector has lanes, at least four columns.
+template <class Type>
+HWY_INLINE void transpose_lanes(const typename Type::T* from, int64_t stride, int64_t cols, float* dst, int64_t ld) {
+  for (int64_t c = 0; c < cols; c += 4) {
+    const int64_t at = std::min(c, cols - 4);  // the last four, some of them again
+    VF column[4];
+    load_columns<Type>([=](int64_t i) HWY_ATTR { return from + i * stride + at; }, column);
+    for (int64_t n = 0; n < 4; ++n) hn::StoreU(column[n], F(), dst + (at + n) * ld);
+  }
 }
 
 void transpose(DType dtype, const void* src, int64_t stride, int64_t rows, int64_t cols, float* dst, int64_t ld) {
@@ -98,6 +102,8 @@ void transpose(DType dtype, const void* src, int64_t stride, int64_t rows, int64
     using Type = decltype(type);
     const auto* from = static_cast<const typename Type::T*>(src);
     const hn::CappedTag<float, 4> four;
+    for (; rows >= lanes && cols >= 4; rows -= lanes, from += lanes * stride, dst += lanes)
+      transpose_lanes<Type>(from, stride, cols, dst, ld);
     HWY_ALIGN float block[4 * lanes];
     int64_t c = 0;
     for (; c + lanes <= cols; c += lanes)

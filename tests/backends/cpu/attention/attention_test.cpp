@@ -1,5 +1,7 @@
 // Attention steps against the scalar interpreter: heads, groups, masks, decode, odd sizes.
+#include "backends/cpu/allocations.h"
 #include "backends/cpu/product/check.h"
+#include "base/threads.h"
 #include "kernel/contractions.h"
 
 namespace npusim::cpu {
@@ -19,6 +21,76 @@ TEST(ContractionAttention, Sizes) {
       for (int64_t queries : {3, 20})
         check_contraction(attention({.queries = queries, .depth = depth, .columns = columns}, DType::f32, scaled), {},
                           {}, 1e-4);
+}
+
+// Keys and values where they lie: every number of rows, every remainder of a width.
+TEST(ContractionAttention, FewRowsOfAnyWidth) {
+  for (int64_t queries : {1, 2, 3, 4, 5, 6, 7, 8})
+    for (int64_t width : {2, 3, 4, 7, 16, 24, 31, 33, 47, 63, 80, 129})
+      for (int64_t keys : {5, 150}) {
+        const Kernel kernel = attention(
+            {.kv_heads = 1, .queries = queries, .keys = keys, .depth = width, .columns = width}, DType::f32, scaled);
+        const std::string step = prepare(kernel, {}, make_context(1)).step->describe();
+        EXPECT_NE(step.find("direct"), std::string::npos) << step;
+        check_contraction(kernel);
+        if (::testing::Test::HasFatalFailure()) return;
+      }
+}
+
+// Long rows of keys: as exact as short ones, and the same bits for any number of threads.
+TEST(ContractionAttention, ManyKeys) {
+  for (int64_t queries : {1, 7, 12, 140})
+    for (int64_t heads : {1, 3}) {
+      const int64_t keys = queries < 100 ? 9000 : 1100;
+      const Kernel kernel = attention({.kv_heads = heads, .queries = queries, .keys = keys}, DType::f32, scaled);
+      const auto positive = [&](ContractionRun& run) {
+        for (int64_t i = 0; i < kernel.args[2].elements; ++i) {
+          const double v = load_double(run.memory[2].data(), DType::f32, i);
+          store_double(run.memory[2].data(), DType::f32, i, std::fabs(v));
+        }
+      };
+      std::vector<std::byte> first;
+      for (int threads : {1, 2, 3, 5}) {
+        ContractionRun run = prepare(kernel, {}, make_context(threads), positive);
+        const ThreadCount limit(threads);
+        run.step->run();
+        if (first.empty()) {
+          first = run.memory.back();
+          std::vector<void*> pointers;
+          for (auto& data : run.expected) pointers.push_back(data.data());
+          evaluate(kernel, pointers, true);
+          for (int64_t i = 0; i < kernel.args.back().elements; ++i) {
+            const double want = load_double(run.expected.back().data(), DType::f32, i);
+            ASSERT_NEAR(load_double(first.data(), DType::f32, i), want, 6e-7 * want) << queries << " rows, " << i;
+          }
+        }
+        EXPECT_EQ(first, run.memory.back()) << threads << " threads, " << queries << " rows, " << heads << " heads";
+      }
+    }
+}
+
+// Parts of which all keys are hopeless count where a row has no others.
+TEST(ContractionAttention, HopelessParts) {
+  for (int64_t queries : {1, 12})
+    for (double low : {-HUGE_VAL, -3e38}) {
+      const Case c{.kv_heads = 1, .queries = queries, .keys = 2100};
+      check_contraction(attention(c, DType::f32, masked), {}, [&](ContractionRun& run) {
+        for (int64_t q = 0; q < queries; ++q)
+          for (int64_t k = 0; k < c.keys; ++k)
+            store_double(run.memory[3].data(), DType::f32, q * c.keys + k, q % 4 != 3 && k / 700 == 1 ? 0 : low);
+      });
+    }
+}
+
+TEST(ContractionAttention, RunAllocatesNothing) {
+  for (int64_t queries : {3, 20}) {
+    ContractionRun run =
+        prepare(attention({.queries = queries, .keys = 3000}, DType::f32, scaled), {}, make_context(2));
+    run.step->run();
+    const int64_t before = allocations();
+    run.step->run();
+    EXPECT_EQ(allocations() - before, 0);
+  }
 }
 
 TEST(ContractionAttention, GroupsAndTypes) {

@@ -190,6 +190,18 @@ TEST(ContractionMatmul, BatchesAndTransposes) {
   check_contraction(b.finish("transposed"), {1});
 }
 
+TEST(ContractionMatmul, RowsInRuns) {  // of neighbours, each run turned when it is packed
+  for (DType type : {DType::f32, DType::bf16})
+    for (int64_t run : {9, 50}) {
+      KernelBuilder b({5, run, 33});
+      const int x = b.input({type, {5, 19, run}}), w = b.input({type, {33, 19}}),
+                out = b.output({DType::f32, {5, run, 33}});
+      b.store(out, b.contract(ContractionKind::matmul, {19}, x, Coords{b.dim(0), b.dim(3), b.dim(1)}, w,
+                              Coords{b.dim(2), b.dim(3)}));
+      check_contraction(b.finish("runs"), {1});
+    }
+}
+
 TEST(ContractionMatmul, GroupedQueries) {  // [1, kv head, group, q] rows: the weight has no group dimension
   KernelBuilder b({2, 3, 5, 40});
   const int x = b.input({DType::bf16, {2, 3, 5, 16}}), w = b.input({DType::bf16, {2, 40, 16}}),
