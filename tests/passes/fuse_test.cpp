@@ -1,8 +1,10 @@
 // Fusion by data flow: what looks like a known pattern but is none, values that others read too, broadcasts.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <regex>
 
+#include "kernel/facts/memory.h"
 #include "passes/run_graph.h"
 
 namespace npusim {
@@ -268,6 +270,25 @@ TEST(Fuse, W07OpsOnImagesOfAnyOrder) {
                            "%y: float32[2, 7, 2, 2] = aten.max_pool2d.default(%a, kernel_size=[2, 2])\n"})
     for (const DType dtype : {DType::f32, DType::f16})
       run_graph(start + rest + "output %y\n", {.dtype = dtype, .tolerance = dtype == DType::f32 ? 2e-6 : 4e-3});
+}
+
+// Stores in index order are one by one: what they store is no row that each would fold where it is stored.
+TEST(Fuse, RowsStayOutOfStoresInOrder) {
+  const auto folds_in_order = [](const GraphRun& run) {
+    return std::any_of(run.program->kernels.begin(), run.program->kernels.end(),
+                       [](const Kernel& k) { return k.row_dims > 0 && order_matters(k); });
+  };
+  EXPECT_FALSE(
+      folds_in_order(run_graph("input %x: float32[1, 3, 8, 8]\ninput %z: float32[1, 3, 64]\n"
+                               "%p: float32[1, 3, 4, 4], %i: int64[1, 3, 4, 4] = "
+                               "aten.max_pool2d_with_indices.default(%x, kernel_size=[2, 2], stride=[2, 2])\n"
+                               "%v: float32[1, 3, 16] = aten.flatten.using_ints(%p, start_dim=2)\n"
+                               "%j: int64[1, 3, 16] = aten.flatten.using_ints(%i, start_dim=2)\n"
+                               "%y: float32[1, 3, 64] = aten.scatter.src(%z, %j, %v, dim=2)\noutput %y\n")));
+  EXPECT_FALSE(folds_in_order(
+      run_graph("input %x: float32[12, 40]\nconstant %j: int64[12] = [0, 3, 1, 1, 2, 0, 3, 3, 2, 1, 0, 2]\n"
+                "%s: float32[12] = aten.sum.dim_IntList(%x, dim=[1])\ninput %z: float32[4]\n"
+                "%y: float32[4] = aten.scatter_add.default(%z, %j, %s, dim=0)\noutput %y\n")));
 }
 
 }  // namespace

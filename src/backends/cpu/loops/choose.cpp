@@ -5,6 +5,8 @@
 #include <cstdlib>
 
 #include "backends/cpu/loops/analyse.h"
+#include "backends/cpu/loops/condition.h"
+#include "backends/cpu/loops/search.h"
 
 namespace npusim::cpu {
 namespace {
@@ -99,6 +101,33 @@ struct Choice {
   }
 };
 
+// Whether elements are only moved, as they are and each its own, from places that integers in memory name.
+bool only_gathers(const Kernel& k, DimSet tile) {
+  const Dependence depends = dependence_of(k);
+  const auto loaded = [&](int32_t i) {
+    const Expr& e = k.exprs[static_cast<size_t>(i)];
+    const bool load = e.op == ExprOp::load && !is_search(e) && !is_condition(e);
+    return load ? &k.args[static_cast<size_t>(k.accesses[static_cast<size_t>(e.integer)].arg)] : nullptr;
+  };
+  const auto plain = [](const Access& a) { return a.guards.empty(); };
+  const auto named = [&](const IndexTerm& t) { return loaded(t.expr) && loaded(t.expr)->dtype == DType::i64; };
+  bool gathers = false;
+  for (const Access& a : k.accesses) {
+    if (!plain(a) || !std::all_of(a.terms.begin(), a.terms.end(), named)) return false;
+    gathers = gathers || !a.terms.empty();
+  }
+  const auto all_loaded = [&] {
+    for (size_t i = 0; i < k.exprs.size(); ++i)
+      if (!loaded(static_cast<int32_t>(i))) return false;
+    return true;
+  };
+  return gathers && all_loaded() && std::all_of(k.stores.begin(), k.stores.end(), [&](const Store& s) {
+           return !s.accumulate && plain(s.access) && s.access.terms.empty() &&
+                  loaded(s.expr)->dtype == k.args[static_cast<size_t>(s.access.arg)].dtype &&
+                  (depends.dims[static_cast<size_t>(s.expr)] & tile) == tile;
+         });
+}
+
 // Of so many columns as many as fill whole blocks, which instructions read and write where they lie; the others are a
 // tile of their own. 0: too few for two.
 int64_t in_place_columns(int64_t columns) {
@@ -121,7 +150,11 @@ void choose_extents(Plan& plan, const Choice& c) {
     if (c.alone && !transposes && in_place_columns(columns) > 0)
       plan.tile_columns = std::min(in_place_columns(columns), c.elements);
   }
-  const int64_t fit = std::max<int64_t>(c.elements / padded(plan.tile_columns), 1);
+  // Instructions run over whole blocks of lanes. Short rows that none computes are one behind the other.
+  const bool dense =
+      plan.tile_columns < lane_block && !transposes && only_gathers(c.k, bit(plan.row_dim) | bit(plan.column_dim));
+  plan.pitch = dense ? plan.tile_columns : padded(plan.tile_columns);
+  const int64_t fit = std::max<int64_t>((dense ? 2 * tile_elements : c.elements) / plan.pitch, 1);
   plan.tile_rows = transposes ? std::min<int64_t>(rows, std::max<int64_t>(fit, 64)) : std::min(rows, fit);
 }
 
@@ -252,6 +285,7 @@ void choose_tile(Plan& plan) {
     c.scans = c.scans || e.op == ExprOp::scan;
   }
   c.elements = elements_of(k, c);
+  plan.pitch = 0;
   if (plan.serial) {
     choose_serial(plan, c);
   } else {
@@ -262,7 +296,7 @@ void choose_tile(Plan& plan) {
   }
   if (plan.tile_rows <= 1) plan.tile_rows = 1;
   if (plan.tile_rows == 1 && plan.row_dim >= 0) plan.row_dim = -1;
-  plan.pitch = padded(plan.tile_columns);
+  if (plan.pitch == 0) plan.pitch = padded(plan.tile_columns);
   choose_loops(plan, c);
 }
 

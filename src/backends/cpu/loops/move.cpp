@@ -224,13 +224,17 @@ void fill_condition(const MoveCall& m) {
 void find_addresses(const MoveCall& m) {
   constexpr size_t most = max_dims;
   std::array<AddressTerm, most> terms;
-  for (int64_t r = 0; r < m.rows; ++r) {
+  const bool flat = m.scratch_row == m.columns && std::all_of(m.terms.begin(), m.terms.end(), [&](const auto& t) {
+                      return t.column == 1 && t.row == m.columns;
+                    });
+  const int64_t rows = flat ? 1 : m.rows, columns = flat ? m.rows * m.columns : m.columns;
+  for (int64_t r = 0; r < rows; ++r) {
     for (size_t t = 0; t < m.terms.size(); ++t) {
       const MoveCall::Term& at = m.terms[t];
       const Move::Term& term = m.move->terms[t];
       terms[t] = {at.values + r * at.row, at.column != 0, term.stride, term.extent, term.added};
     }
-    find_addresses({terms.data(), m.terms.size()}, m.columns, reinterpret_cast<int32_t*>(m.scratch) + r * m.scratch_row,
+    find_addresses({terms.data(), m.terms.size()}, columns, reinterpret_cast<int32_t*>(m.scratch) + r * m.scratch_row,
                    *m.trap);
   }
 }
@@ -247,6 +251,8 @@ void gather_rows(const MoveCall& m, char* out, int64_t out_row) {
     if (term.column == 0)
       copy_block({.to = scratch, .from = memory + *at, .from_column = move.column_stride, .columns = m.columns},
                  sizeof(T));
+    else if (m.columns < lane_block)  // a call would cost more than they do
+      for (int64_t c = 0; c < m.columns; ++c) scratch[c] = memory[at[c] + c * move.column_stride];
     else
       gather(memory, at, move.column_stride, m.columns, scratch);
   }

@@ -1,8 +1,8 @@
 // Tile functions: one SIMD loop per expression node over a two-dimensional tile, found once when a kernel is compiled.
 //
-// A tile has rows and columns. Registers are rows of `pitch` lanes, a multiple of 16, so elementwise loops run over
-// whole vectors without tails; what stands in the padding is never observed. Lanes are float, double, int64_t, and
-// uint8_t (0 or 1) for boolean.
+// A tile has rows and columns. Registers are rows of `pitch` lanes, a multiple of 16 where anything is computed, so
+// elementwise loops run over whole vectors without tails; what stands in the padding is never observed. Lanes are
+// float, double, int64_t, and uint8_t (0 or 1) for boolean.
 #pragma once
 #include <atomic>
 #include <cstddef>
@@ -129,7 +129,15 @@ TileFn is_nan_fn(Scalar type);
 TileFn truth_fn(Scalar type);  // != 0, of f32, f64 and i64
 TileFn double_math_fn(ExprOp op);
 TileFn rare_fn(ExprOp op, unsigned scalars);  // on float lanes, of one operand or two
-TileFn double_power_fn(unsigned scalars);     // null where products are not exact with sums
+TileFn single_fn(ExprOp op,
+                 unsigned scalars);  // the same of some by vectors of float; null also where those would not do
+// Null where products are not exact with sums.
+TileFn double_power_fn(unsigned scalars);
+TileFn double_fmod_fn(unsigned scalars);
+TileFn double_exp_fn(ExprOp op);
+TileFn double_log_fn(ExprOp op);
+TileFn double_angle_fn(ExprOp op, unsigned scalars);
+TileFn double_erf_fn(ExprOp op);
 TileFn scalar_math_fn(ExprOp op, Scalar type);
 TileFn scalar_math_binary_fn(ExprOp op, Scalar type, unsigned scalars);
 

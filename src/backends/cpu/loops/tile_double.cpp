@@ -1,5 +1,5 @@
-// Tile functions of roots, logarithms and exponentials on double lanes, within an ulp (the polynomials are those of
-// fdlibm), and of polynomials on both kinds of float lanes.
+// Tile functions of roots, whole parts and rests, logarithms and exponentials on double lanes, within an ulp (the
+// polynomials are those of fdlibm), and of polynomials on both kinds of float lanes.
 #include "backends/cpu/loops/tile.h"
 #include "backends/cpu/vector_targets.h"
 
@@ -11,24 +11,12 @@
 #include <cmath>
 #include <vector>
 
-#include "backends/cpu/loops/tile-inl.h"
+#include "backends/cpu/loops/tile_double-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace npusim::cpu::HWY_NAMESPACE {
 namespace {
 
-using D = hn::ScalableTag<double>;
-using V = hn::Vec<D>;
-using M = hn::Mask<D>;
-constexpr auto lanes = static_cast<int64_t>(hn::MaxLanes(D()));
-
-HWY_INLINE V horner(V, V sum) { return sum; }
-template <typename... Rest>
-HWY_INLINE V horner(V x, V sum, double next, Rest... rest) {
-  return horner(x, hn::MulAdd(sum, x, hn::Set(D(), next)), rest...);
-}
-
-// Each: the vector's function, where it holds, and the C library's.
 struct Log {
   static HWY_INLINE V of(V x) {
     const D d;
@@ -81,52 +69,53 @@ struct Root {
 struct InverseRoot {
   static HWY_INLINE V of(V x) { return hn::Div(hn::Set(D(), 1), hn::Sqrt(x)); }
 };
-template <class F>
-void everywhere(const TileCall& c) {
-  const D d;
-  const int64_t n = lanes_of(c);
-  for (int64_t r = 0; r < c.rows; ++r) {
-    const double* a = row_of<double>(c, 0, r);
-    double* out = dst_row_of<double>(c, r);
-    for (int64_t j = 0; j < n; j += lanes) hn::StoreU(F::of(hn::LoadU(d, a + j)), d, out + j);
-  }
-}
+struct Floor {
+  static HWY_INLINE V of(V x) { return hn::Floor(x); }
+};
+struct Ceil {
+  static HWY_INLINE V of(V x) { return hn::Ceil(x); }
+};
+struct Round {
+  static HWY_INLINE V of(V x) { return hn::Round(x); }
+};
+struct Trunc {
+  static HWY_INLINE V of(V x) { return hn::Trunc(x); }
+};
 
-// Lanes that the vector's function does not hold for are the C library's, one by one: what stands beside an element
-// does not change its bits.
-template <class F>
-void unary(const TileCall& c) {
-  const D d;
-  const int64_t n = lanes_of(c);
-  constexpr size_t most = HWY_MAX_BYTES / sizeof(double);
-  HWY_ALIGN double numbers[most];
-  HWY_ALIGN double marks[most];
-  for (int64_t r = 0; r < c.rows; ++r) {
-    const double* a = row_of<double>(c, 0, r);
-    double* out = dst_row_of<double>(c, r);
-    for (int64_t j = 0; j < n; j += lanes) {
-      const V x = hn::LoadU(d, a + j);
-      const M good = F::holds(x);
-      hn::StoreU(F::of(x), d, out + j);
-      if (hn::AllTrue(d, good)) continue;
-      hn::Store(x, d, numbers);  // `out` may be `a`
-      hn::Store(hn::IfThenElseZero(good, hn::Set(d, 1)), d, marks);
-      for (int64_t i = 0; i < lanes; ++i)
-        if (marks[i] == 0) out[j + i] = F::scalar(numbers[i]);
-    }
+// x − trunc(x / y)·y, exact where the product is so with the difference. The quotient's rounding may take it to the
+// next whole number.
+struct Fmod {
+  static HWY_INLINE V of(V x, V y) {
+    const V rest = hn::NegMulAdd(whole(x, y), y, x), signed_rest = hn::Xor(rest, hn::And(hn::SignBit(D()), x));
+    const V least = hn::IfThenElse(hn::Lt(signed_rest, number(0)), hn::Add(rest, hn::CopySign(y, x)), rest);
+    return hn::CopySign(least, x);
   }
-}
+  static HWY_INLINE M holds(V x, V y) {
+    return hn::And(hn::Le(hn::Abs(whole(x, y)), number(0x1p51)), hn::Lt(hn::Abs(y), number(infinity)));
+  }
+  static HWY_INLINE V whole(V x, V y) { return hn::Trunc(hn::Div(x, y)); }
+  static double scalar(double x, double y) { return std::fmod(x, y); }
+};
+TileFn find_double_fmod(unsigned scalars) { return HWY_NATIVE_FMA ? doubles_by_scalars<Fmod>(scalars) : nullptr; }
 
 TileFn find_double_math(ExprOp op) {
   switch (op) {
     case ExprOp::log:
-      return unary<Log>;
+      return doubles<Log>;
     case ExprOp::exp:
-      return unary<Exp>;
+      return doubles<Exp>;
     case ExprOp::sqrt:
-      return everywhere<Root>;
+      return doubles<Root>;
     case ExprOp::rsqrt:
-      return everywhere<InverseRoot>;
+      return doubles<InverseRoot>;
+    case ExprOp::floor:
+      return doubles<Floor>;
+    case ExprOp::ceil:
+      return doubles<Ceil>;
+    case ExprOp::round:
+      return doubles<Round>;
+    case ExprOp::trunc:
+      return doubles<Trunc>;
     default:
       return nullptr;
   }
@@ -175,9 +164,11 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace npusim::cpu {
 HWY_EXPORT(find_double_math);
+HWY_EXPORT(find_double_fmod);
 HWY_EXPORT(find_polynomial);
 
 TileFn double_math_fn(ExprOp op) { return HWY_DYNAMIC_DISPATCH(find_double_math)(op); }
+TileFn double_fmod_fn(unsigned scalars) { return HWY_DYNAMIC_DISPATCH(find_double_fmod)(scalars); }
 TileFn polynomial_fn(Scalar type, bool fixed) { return HWY_DYNAMIC_DISPATCH(find_polynomial)(type, fixed); }
 }  // namespace npusim::cpu
 #endif

@@ -1,4 +1,4 @@
-// Tile functions that are loops over the C library: of double lanes, and of floats that have no others.
+// Tile functions that are loops over the C library, of double lanes that have no others, and which the others are.
 #include <cmath>
 
 #include "backends/cpu/loops/tile.h"
@@ -30,12 +30,16 @@ TileFn by_scalars(unsigned scalars) {
   return fns[scalars];
 }
 
-TileFn power_fn(unsigned scalars) {
-  const TileFn vector = double_power_fn(scalars);
-  return vector ? vector : by_scalars<double, ::pow>(scalars);
+TileFn vector_fn(ExprOp op) {
+  if (const TileFn fn = double_math_fn(op)) return fn;
+  if (const TileFn fn = double_exp_fn(op)) return fn;
+  if (const TileFn fn = double_log_fn(op)) return fn;
+  if (const TileFn fn = double_angle_fn(op, 0)) return fn;
+  return double_erf_fn(op);
 }
 
 TileFn double_fn(ExprOp op) {
+  if (const TileFn vector = vector_fn(op)) return vector;
   switch (op) {
     case ExprOp::exp2:
       return unary<double, ::exp2>;
@@ -75,41 +79,38 @@ TileFn double_fn(ExprOp op) {
       return unary<double, ::erf>;
     case ExprOp::erfc:
       return unary<double, ::erfc>;
-    case ExprOp::floor:
-      return unary<double, ::floor>;
-    case ExprOp::ceil:
-      return unary<double, ::ceil>;
-    case ExprOp::round:
-      return unary<double, ::nearbyint>;
-    case ExprOp::trunc:
-      return unary<double, ::trunc>;
     default:
       return nullptr;
   }
+}
+
+// Of a power, a rest or an angle.
+TileFn double_binary_fn(ExprOp op, unsigned scalars) {
+  const TileFn vector = op == ExprOp::pow    ? double_power_fn(scalars)
+                        : op == ExprOp::fmod ? double_fmod_fn(scalars)
+                                             : double_angle_fn(op, scalars);
+  if (vector) return vector;
+  return op == ExprOp::pow    ? by_scalars<double, ::pow>(scalars)
+         : op == ExprOp::fmod ? by_scalars<double, ::fmod>(scalars)
+                              : by_scalars<double, ::atan2>(scalars);
+}
+
+TileFn float_fn(ExprOp op, unsigned scalars) {
+  const TileFn single = single_fn(op, scalars);
+  return single ? single : rare_fn(op, scalars);
 }
 
 }  // namespace
 
 TileFn scalar_math_fn(ExprOp op, Scalar type) {
-  if (type == Scalar::f32) return rare_fn(op, 0);
-  if (type != Scalar::f64) return nullptr;
-  const TileFn vector = double_math_fn(op);
-  return vector ? vector : double_fn(op);
+  if (type == Scalar::f32) return float_fn(op, 0);
+  return type == Scalar::f64 ? double_fn(op) : nullptr;
 }
 
 TileFn scalar_math_binary_fn(ExprOp op, Scalar type, unsigned scalars) {
-  const bool single = type == Scalar::f32;
-  if (!single && type != Scalar::f64) return nullptr;
-  switch (op) {
-    case ExprOp::pow:
-      return single ? rare_fn(op, scalars) : power_fn(scalars);
-    case ExprOp::fmod:
-      return single ? rare_fn(op, scalars) : by_scalars<double, ::fmod>(scalars);
-    case ExprOp::atan2:
-      return single ? rare_fn(op, scalars) : by_scalars<double, ::atan2>(scalars);
-    default:
-      return nullptr;
-  }
+  const bool known = op == ExprOp::pow || op == ExprOp::fmod || op == ExprOp::atan2;
+  if (!known || (type != Scalar::f32 && type != Scalar::f64)) return nullptr;
+  return type == Scalar::f32 ? float_fn(op, scalars) : double_binary_fn(op, scalars);
 }
 
 }  // namespace npusim::cpu

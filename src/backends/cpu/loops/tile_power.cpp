@@ -10,45 +10,16 @@
 #include <cmath>
 #include <cstring>
 
-#include "backends/cpu/loops/tile-inl.h"
+#include "backends/cpu/loops/tile_double-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace npusim::cpu::HWY_NAMESPACE {
 namespace {
 
-using D = hn::ScalableTag<double>;
-using V = hn::Vec<D>;
-using M = hn::Mask<D>;
-
-HWY_INLINE V number(double x) { return hn::Set(D(), x); }
-
-struct Sum {  // high + low, of which high is the nearest double
-  V high, low;
-};
-// Of |a| >= |b|, or a = 0.
-HWY_INLINE Sum sum(V a, V b) {
-  const V high = hn::Add(a, b);
-  return {high, hn::Sub(b, hn::Sub(high, a))};
-}
 HWY_INLINE Sum product(Sum a, Sum b) {
   const V high = hn::Mul(a.high, b.high), rest = hn::MulSub(a.high, b.high, high);
   return {high, hn::MulAdd(a.high, b.low, hn::MulAdd(a.low, b.high, rest))};
 }
-
-// The highest coefficient first: two sums of the square, which do not wait for each other.
-template <size_t n>
-HWY_INLINE V by_halves(V x, const double (&c)[n]) {
-  static_assert(n % 2 == 0);
-  const V square = hn::Mul(x, x);
-  V first = number(c[0]), second = number(c[1]);
-  for (size_t i = 2; i < n; i += 2) {
-    first = hn::MulAdd(first, square, number(c[i]));
-    second = hn::MulAdd(second, square, number(c[i + 1]));
-  }
-  return hn::MulAdd(first, x, second);
-}
-
-constexpr double ln2_high = 6.93147180369123816490e-01, ln2_low = 1.90821492927058770002e-10;
 
 // The logarithm of a normal positive number m · 2^k, m in [sqrt(1/2), sqrt(2)): of m twice the series of
 // s = (m − 1) / (m + 1), whose first two terms are sums of two doubles.
@@ -82,8 +53,8 @@ HWY_INLINE Sum log_of(V x) {
 HWY_INLINE V exp_of(Sum x) {
   const D d;
   const hn::RebindToSigned<D> di;
-  const V anchor = number(0x1.8p52);  // of a number beside it the low bits are the whole part
-  const V anchored = hn::MulAdd(x.high, number(1.44269504088896338700), anchor), k = hn::Sub(anchored, anchor);
+  const V anchored = hn::MulAdd(x.high, number(1.44269504088896338700), number(anchor));
+  const V k = hn::Sub(anchored, number(anchor));
   const Sum r = sum(hn::NegMulAdd(k, number(ln2_high), x.high), hn::NegMulAdd(k, number(ln2_low), x.low));
   constexpr double tail[] = {1.0 / 6227020800, 1.0 / 479001600, 1.0 / 39916800, 1.0 / 3628800,
                              1.0 / 362880,     1.0 / 40320,     1.0 / 5040,     1.0 / 720,

@@ -13,6 +13,7 @@
 
 #include "backends/cpu/loops/loops.h"
 #include "backends/cpu/window/resample_rows.h"
+#include "backends/cpu/window/weigh.h"
 #include "base/error.h"
 #include "base/shape.h"
 #include "base/threads.h"
@@ -387,7 +388,8 @@ class ResampleStep final : public BoundStep {
 
 std::unique_ptr<BoundStep> make_resample_step(const Kernel& kernel, std::span<const Binding> args,
                                               const Context& context) {
-  if (kernel.row_dims > 0 || kernel.contraction || kernel.call || element_count(kernel.space) == 0) return nullptr;
+  if (kernel.row_dims > 0) return make_weighing_step(kernel, args, context);
+  if (kernel.contraction || kernel.call || element_count(kernel.space) == 0) return nullptr;
   for (const Store& s : kernel.stores)
     if (s.accumulate) return nullptr;
   std::optional<Resampling> found = Matcher(kernel).run();

@@ -167,5 +167,33 @@ TEST(LoopsMoved, Conditions) {
     }
 }
 
+// Rows of few columns, each of an element whose place an integer of its own names, of its row or of its column; in rows
+// that lie together and apart, and of two tables.
+TEST(LoopsMoved, ShortRowsOfNamedPlaces) {
+  std::mt19937 random(3);
+  const auto below = [&](int64_t n) { return static_cast<int64_t>(random() % static_cast<uint64_t>(n)); };
+  for (int round = 0; round < 90; ++round) {
+    const int64_t heights[] = {1, 3, 70, 700, 3000}, rows = heights[below(5)], columns = 1 + below(18);
+    const int64_t in = 1 + below(9), form = below(4), gap = below(3);
+    const DType dtype = dtypes[static_cast<size_t>(below(5))];
+    KernelBuilder b({rows, columns});
+    const int x = b.input({dtype, {rows, in}});
+    const int table = b.input({below(4) == 0 ? DType::i32 : DType::i64, {rows, columns}});
+    const Ex place = b.load(table, std::vector<Coord>{form == 1 ? Coord(int64_t{0}) : Coord(b.dim(0)),
+                                                      form == 2 ? Coord(int64_t{0}) : Coord(b.dim(1))});
+    const Ex one = b.load(x, std::vector<Coord>{b.dim(0), Coord(place)});
+    const int out = b.output({dtype, {rows, columns + gap}});
+    b.store(out, std::vector<Coord>{b.dim(0), b.dim(1) + gap}, one);
+    if (form == 3) {
+      const Ex other = b.load(x, std::vector<Coord>{Coord(int64_t{0}), Coord(place)});
+      b.store(b.output({dtype, {rows, columns}}), std::vector<Coord>{b.dim(0), b.dim(1)}, other);
+    }
+    Check check;
+    check.least = 0, check.most = dtype == DType::boolean ? std::min<int64_t>(in - 1, 1) : in - 1;
+    check_kernel_runs(b.finish("named"), check);
+    if (::testing::Test::HasFatalFailure()) return;
+  }
+}
+
 }  // namespace
 }  // namespace npusim::cpu

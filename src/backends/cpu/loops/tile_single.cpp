@@ -1,0 +1,216 @@
+// Tile functions of rare mathematics on float lanes by vectors of float, twice as many lanes as of double. What a
+// product or a sum rounds off is found, exactly, and added in the end: the result is off by 0.8 of its last place at
+// most. Where products are exact with sums, and not for a compiler that makes one rounding of two by itself.
+#include "backends/cpu/loops/tile.h"
+#include "backends/cpu/vector_targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backends/cpu/loops/tile_single.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include <limits>
+
+#include "backends/cpu/vector_math.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace npusim::cpu::HWY_NAMESPACE {
+namespace {
+#if HWY_NATIVE_FMA
+using Single = hn::ScalableTag<float>;
+using S = hn::Vec<Single>;
+constexpr auto lanes = static_cast<int64_t>(hn::MaxLanes(Single()));
+
+HWY_INLINE S polynomial_of(S, S sum) { return sum; }
+template <typename... Rest>
+HWY_INLINE S polynomial_of(S x, S sum, float next, Rest... rest) {
+  return polynomial_of(x, hn::MulAdd(sum, x, hn::Set(Single(), next)), rest...);
+}
+
+struct Rounded {
+  S value, rest;
+};
+// Of normal numbers, to 2^-14 at least.
+HWY_INLINE S near_inverse(S x) {
+#if HWY_TARGET == HWY_AVX3
+  return S{_mm512_rcp14_ps(x.raw)};
+#else
+  return hn::Div(hn::Set(Single(), 1), x);
+#endif
+}
+// Of normal numbers.
+HWY_INLINE Rounded quotient(const Rounded& above, const Rounded& below) {
+  const S inverse = near_inverse(below.value);
+  const S near = hn::Mul(above.value, inverse);
+  const S left = hn::Add(hn::NegMulAdd(near, below.value, above.value), hn::NegMulAdd(near, below.rest, above.rest));
+  const S value = hn::MulAdd(left, inverse, near);
+  return {value, hn::MulAdd(left, inverse, hn::Sub(near, value))};
+}
+
+struct SingleAtan {
+  static constexpr bool everywhere = true;
+  // By (a − 1) / (a + 1) between tan(π/8) and tan(3π/8), by −1 / a behind, whose rests are exact; from 1e10 on it is
+  // π/2.
+  static HWY_INLINE S of(S x) {
+    const Single d;
+    const S a = hn::Min(hn::Set(d, 1e10f), hn::Abs(x)), one = hn::Set(d, 1);  // of NaN it is NaN
+    const auto shallow = hn::Le(a, hn::Set(d, 0.41421356f)), steep = hn::Gt(a, hn::Set(d, 2.4142135f));
+    const S p = hn::IfThenZeroElse(shallow, one), q = hn::IfThenZeroElse(steep, one);
+    const S above = hn::MulSub(q, a, p), below = hn::MulAdd(p, a, q);
+    const Rounded t =
+        quotient({above, hn::MulSub(q, a, hn::Add(above, p))}, {below, hn::MulSub(p, a, hn::Sub(below, q))});
+    const S from =
+        hn::IfThenZeroElse(shallow, hn::IfThenElse(steep, hn::Set(d, 1.57079637f), hn::Set(d, 0.785398185f)));
+    const S z = hn::Mul(t.value, t.value);
+    const S series =
+        polynomial_of(z, hn::Set(d, -0.060833580105f), 0.10595965765f, -0.14243844164f, 0.1999848921f, -0.33333315502f);
+    const S sum = hn::Add(from, t.value), left = hn::Sub(t.value, hn::Sub(sum, from));
+    const S rest = hn::MulAdd(from, hn::Set(d, -2.78275e-8f), hn::Add(left, t.rest));  // from is that much above π/2
+    return hn::CopySign(hn::Add(sum, hn::MulAdd(hn::Mul(t.value, z), series, rest)), x);
+  }
+};
+
+struct SingleTan {
+  static constexpr ExprOp op = ExprOp::tan;
+  static HWY_INLINE hn::Mask<Single> far(S x) { return hn::Gt(hn::Abs(x), hn::Set(Single(), 8192)); }
+  // Of half the rest by π/2 the tangent u, of which 2u / (1 − u²) is the rest's, or −1 over it.
+  static HWY_INLINE S of(S x) {
+    const Single d;
+    const hn::RebindToSigned<Single> bits;
+    const S one = hn::Set(d, 1), half = hn::Set(d, 0.5f);
+    const S anchor = hn::Set(d, 0x1.8p23f);  // of a number beside it the low bits are the whole part
+    const S anchored = hn::MulAdd(x, hn::Set(d, 0.636619772f), anchor), n = hn::Sub(anchored, anchor);
+    const S near = hn::NegMulAdd(n, hn::Set(d, 1.57079637051f), x), part = hn::Set(d, 4.37113882867e-8f);  // exact
+    const S step = hn::Mul(n, part), r = hn::Add(near, step), back = hn::Sub(r, near);
+    const S lost = hn::Add(hn::Sub(near, hn::Sub(r, back)), hn::Sub(step, back));
+    const S r_rest = hn::MulAdd(n, hn::Set(d, 1.71512451e-15f), hn::Add(lost, hn::MulSub(n, part, step)));
+    const S h = hn::Mul(r, half), h_rest = hn::Mul(r_rest, half), z = hn::Mul(h, h);
+    const S series = polynomial_of(z, hn::Set(d, 0.025579973304f), 0.053469281247f, 0.13335934743f, 0.33333291417f);
+    const S more = hn::MulAdd(hn::Mul(h, z), series, hn::MulAdd(h_rest, z, h_rest));
+    const S u = hn::Add(h, more), u_rest = hn::Add(hn::Sub(h, u), more);
+    const Rounded twice = {hn::Add(u, u), hn::Add(u_rest, u_rest)};
+    const S square = hn::Mul(u, u), c = hn::Sub(one, square);
+    const S square_rest = hn::MulAdd(twice.value, u_rest, hn::MulSub(u, u, square));
+    const S c_rest = hn::Sub(hn::Sub(hn::Sub(one, c), square), square_rest);
+    const auto odd =
+        hn::MaskFromVec(hn::BitCast(d, hn::BroadcastSignBit(hn::ShiftLeft<31>(hn::BitCast(bits, anchored)))));
+    const Rounded above = {hn::IfThenElse(odd, hn::Neg(c), twice.value),
+                           hn::IfThenElse(odd, hn::Neg(c_rest), twice.rest)};
+    const Rounded below = {hn::IfThenElse(odd, twice.value, c), hn::IfThenElse(odd, twice.rest, c_rest)};
+    return hn::IfThenElse(hn::Lt(hn::Abs(x), hn::Set(d, 0x1p-60f)), x, quotient(above, below).value);
+  }
+};
+
+struct SingleErfc {
+  static constexpr bool everywhere = true;
+  // (1 + 2a)·e^(a²)·erfc(a) − 1 as a polynomial of (a − 2) / (a + 2); a up to 10.06, where a float has nothing left.
+  // What quotients and the square round off is put back.
+  static HWY_INLINE S of(S x) {
+    const Single d;
+    const S a = hn::Min(hn::Set(d, 10.06f), hn::Abs(x));  // of NaN it is NaN
+    const S one = hn::Set(d, 1), two = hn::Set(d, 2), half = hn::Set(d, 0.5f);
+    const S below = hn::Add(a, two), twice = hn::MulAdd(a, two, one), both = near_inverse(hn::Mul(below, twice));
+    const S by_below = hn::Mul(both, twice), by_twice = hn::Mul(both, below);
+    const S near = hn::Mul(hn::Sub(a, two), by_below);
+    const S t = hn::MulAdd(hn::NegMulAdd(a, near, hn::NegMulAdd(hn::Add(near, one), two, a)), by_below, near);
+    const S p =
+        polynomial_of(t, hn::Set(d, -4.01037950e-4f), -1.23071348e-3f, 1.31361075e-3f, 8.63232552e-3f, -8.05976791e-3f,
+                      -5.42044667e-2f, 1.64055315e-1f, -1.66031411e-1f, -9.27639792e-2f, 2.76978393e-1f);
+    const S first = hn::MulAdd(p, by_twice, by_twice);
+    const S left = hn::MulAdd(hn::NegMulAdd(first, a, half), two, hn::Sub(p, first));
+    const S scaled = hn::MulAdd(left, by_twice, first);
+    const S square = hn::Mul(a, a), power = exp_in_range(d, hn::Neg(square)), y = hn::Mul(scaled, power);
+    const S small = hn::MulAdd(y, hn::NegMulAdd(a, a, square), y);
+    return hn::IfThenElse(hn::Lt(x, hn::Zero(d)), hn::Sub(two, small), small);
+  }
+};
+
+// A vector's lanes by the function of doubles.
+HWY_INLINE void in_doubles(ExprOp op, const float* a, float* out) {
+  TileCall c{.dst = out, .in = {a}, .rows = 1, .n = lanes, .columns = lanes};
+  rare_fn(op, 0)(c);
+}
+
+template <class F>
+void singles(const TileCall& c) {
+  const Single d;
+  for (int64_t r = 0; r < c.rows; ++r) {
+    const float* a = static_cast<const float*>(c.in[0]) + r * c.in_row[0];
+    float* out = static_cast<float*>(c.dst) + r * c.dst_row;
+    for (int64_t j = 0; j < c.n; j += lanes) {
+      const S x = hn::LoadU(d, a + j);
+      S y = F::of(x);
+      if constexpr (!requires { F::everywhere; }) {
+        const auto far = F::far(x);
+        if (HWY_UNLIKELY(!hn::AllFalse(d, far))) {
+          HWY_ALIGN float others[hn::MaxLanes(Single())];
+          in_doubles(F::op, a + j, others);
+          y = hn::IfThenElse(far, hn::Load(d, others), y);
+        }
+      }
+      hn::StoreU(y, d, out + j);
+    }
+  }
+}
+
+// Remainders of quotients up to 2^22 are exact in floats where products are not rounded, as those in doubles are: the
+// rest is a multiple of the lesser one's last place. The quotient's rounding may take it up to the next whole number.
+template <unsigned scalars>
+void remainders(const TileCall& c) {
+  const Single d;
+  const int64_t n = c.n;
+  for (int64_t r = 0; r < c.rows; ++r) {
+    const float* a = static_cast<const float*>(c.in[0]) + r * c.in_row[0];
+    const float* b = static_cast<const float*>(c.in[1]) + r * c.in_row[1];
+    float* out = static_cast<float*>(c.dst) + r * c.dst_row;
+    const float fixed_a = *a, fixed_b = *b;
+    for (int64_t j = 0; j < n; j += lanes) {
+      const auto x = scalars & 1 ? hn::Set(d, fixed_a) : hn::LoadU(d, a + j);
+      const auto y = scalars & 2 ? hn::Set(d, fixed_b) : hn::LoadU(d, b + j);
+      const auto quotient = hn::Trunc(hn::Div(x, y));
+      const auto fits = hn::And(hn::Le(hn::Abs(quotient), hn::Set(d, 0x1p22f)),
+                                hn::Lt(hn::Abs(y), hn::Set(d, std::numeric_limits<float>::infinity())));
+      if (!hn::AllTrue(d, fits)) {
+        TileCall doubles{.dst = out + j, .rows = 1, .n = lanes, .columns = lanes};
+        doubles.in[0] = scalars & 1 ? a : a + j, doubles.in[1] = scalars & 2 ? b : b + j;
+        rare_fn(ExprOp::fmod, scalars)(doubles);
+        continue;
+      }
+      const auto rest = hn::NegMulAdd(quotient, y, x);
+      const auto beyond = hn::Lt(hn::Mul(hn::CopySign(hn::Set(d, 1), x), rest), hn::Zero(d));
+      const auto least = hn::IfThenElse(beyond, hn::Add(rest, hn::CopySign(y, x)), rest);
+      hn::StoreU(hn::CopySign(least, x), d, out + j);
+    }
+  }
+}
+TileFn find_single(ExprOp op, unsigned scalars) {
+  constexpr TileFn rests[] = {remainders<0>, remainders<1>, remainders<2>, remainders<3>};
+  switch (op) {
+    case ExprOp::tan:
+      return singles<SingleTan>;
+    case ExprOp::atan:
+      return singles<SingleAtan>;
+    case ExprOp::erfc:
+      return singles<SingleErfc>;
+    case ExprOp::fmod:
+      return rests[scalars];
+    default:
+      return nullptr;
+  }
+}
+#else
+TileFn find_single(ExprOp, unsigned) { return nullptr; }
+#endif
+
+}  // namespace
+}  // namespace npusim::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace npusim::cpu {
+HWY_EXPORT(find_single);
+
+TileFn single_fn(ExprOp op, unsigned scalars) { return HWY_DYNAMIC_DISPATCH(find_single)(op, scalars); }
+
+}  // namespace npusim::cpu
+#endif
