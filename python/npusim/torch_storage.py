@@ -23,9 +23,11 @@ def with_views_for_resizes(program: torch.export.ExportedProgram) -> torch.expor
         return program
     check_reshaped(program)
     module = copied(program.graph_module)
+    arguments = {*program.graph_signature.user_inputs}
     for part in parts_of(module):
         held: dict[int, int] = {}  # by storage: how many elements it has, where it was enlarged
         for node in [node for node in part.graph.nodes if _resizes(node)]:
+            _check_argument(node, arguments)
             with part.graph.inserting_before(node):
                 _show(part.graph, node, held)
     module.recompile()
@@ -34,6 +36,14 @@ def with_views_for_resizes(program: torch.export.ExportedProgram) -> torch.expor
 
 def _resizes(node: Node) -> bool:
     return node.target in RESIZES
+
+
+def _check_argument(node: Node, arguments: set[Any]) -> None:
+    """PyTorch's decompositions lose an argument that is not row-major where it is resized itself."""
+    given = node.args[0]
+    if isinstance(given, Node) and given.name in arguments and not innermost(given.meta["val"]).is_contiguous():
+        if reshapes(node):
+            raise _refused(node, f"resizes argument '{given.name}', which is not row-major; what helps: resize_ of a clone()")
 
 
 def _show(graph: torch.fx.Graph, node: Node, held: dict[int, int]) -> None:

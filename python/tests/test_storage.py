@@ -140,3 +140,10 @@ def test_turned_in_place() -> None:
 def test_refused(function: Callable[[Any], Any], message: str) -> None:
     with pytest.raises(npusim.UnsupportedError, match=message):
         npusim.export(Calls(function), (torch.zeros(4, 6),))
+
+
+def test_an_argument_that_is_not_row_major_is_named():
+    """PyTorch's decompositions do not take it."""
+    for x in (torch.randn(4, 6).t(), torch.randn(4, 6)[:, 1:3]):
+        with pytest.raises(npusim.UnsupportedError, match="resizes argument 'x', which is not row-major"):
+            npusim.compile(Calls(lambda x: x.resize_(2, 4) * 2), (x,))

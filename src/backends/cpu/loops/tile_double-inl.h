@@ -24,7 +24,8 @@ using V = hn::Vec<D>;
 using M = hn::Mask<D>;
 using Bits = hn::RebindToSigned<D>;
 
-constexpr double infinity = std::numeric_limits<double>::infinity(), no_number = std::nan("");
+constexpr double infinity = std::numeric_limits<double>::infinity(),
+                 no_number = std::numeric_limits<double>::quiet_NaN();
 constexpr double least_normal = 0x1p-1022;
 constexpr double ln2_high = 6.93147180369123816490e-01, ln2_low = 1.90821492927058770002e-10;  // k · ln2_high is exact
 
