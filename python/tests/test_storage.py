@@ -145,5 +145,5 @@ def test_refused(function: Callable[[Any], Any], message: str) -> None:
 def test_an_argument_that_is_not_row_major_is_named():
     """PyTorch's decompositions do not take it."""
     for x in (torch.randn(4, 6).t(), torch.randn(4, 6)[:, 1:3]):
-        with pytest.raises(npusim.UnsupportedError, match="resizes argument 'x', which is not row-major"):
+        with pytest.raises(npusim.UnsupportedError, match="resizes argument 'args_0', which is not row-major"):
             npusim.compile(Calls(lambda x: x.resize_(2, 4) * 2), (x,))
