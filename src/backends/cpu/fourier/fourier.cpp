@@ -299,7 +299,8 @@ class FourierStep final : public BoundStep {
     }
     if (signal_ && halves_) f_.halves_of_spectrum(z, half_, turn_cos_.data(), turn_sin_.data(), true);
     if (signal_ && !halves_) make_whole(z, 1);
-    signal_&& halves_ ? transform_->row(im, re, rest) : transform_->row(re, im, rest);
+    const bool exchanged = signal_ && halves_;
+    transform_->row(exchanged ? im : re, exchanged ? re : im, rest);
     if (real_ && halves_) f_.spectrum_of_halves(z, half_, turn_cos_.data(), turn_sin_.data(), true);
     if (real_) finish_real(z, 1);
     if (signal_ && halves_) return store_pairs(row, re, im);
@@ -321,8 +322,10 @@ class FourierStep final : public BoundStep {
     const Side& side = sides_[from_re];
     if (side.is_plain<T>() && side.step == 1 && side.count == length_)
       return f_.split_pairs(side.at<T>(row[from_re]), half_, re, im);
-    for (int64_t j = 0; j < length_; ++j)
-      (j % 2 ? im : re)[j / 2] = j < side.count ? side.read<T>(row[from_re] + j * side.step) : T{};
+    for (int64_t j = 0; j < length_; ++j) {
+      T* to = j % 2 != 0 ? im : re;
+      to[j / 2] = j < side.count ? side.read<T>(row[from_re] + j * side.step) : T{};
+    }
   }
 
   void store_row(const Offsets& row, Of of, const T* from) const {
@@ -340,8 +343,10 @@ class FourierStep final : public BoundStep {
     const Side& side = sides_[to_re];
     if (side.is_plain<T>() && side.step == 1 && side.count == length_)
       return f_.join_pairs(re, im, half_, scales_[0], side.at<T>(row[to_re]));
-    for (int64_t j = 0; j < side.count; ++j)
-      side.write<T>(row[to_re] + j * side.step, scales_[0] * (j % 2 ? im : re)[j / 2]);
+    for (int64_t j = 0; j < side.count; ++j) {
+      const T* from = j % 2 != 0 ? im : re;
+      side.write<T>(row[to_re] + j * side.step, scales_[0] * from[j / 2]);
+    }
   }
 
   const LaneFunctions<T>& f_ = lane_functions<T>();
