@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "ops/op.h"
+#include "ops/view.h"
 
 namespace npusim {
 namespace {
@@ -47,7 +48,7 @@ std::vector<TensorType> infer_signal(const OpCall& call) {
 // One kernel over rows of `size` elements along dimension `dim`, of which the operands and results have the first.
 struct Transform {
   Transform(Lowering& lowering, size_t dim, int64_t size)
-      : dim(dim), k(lowering, space_of(lowering.type(lowering.input(0)).shape, dim, size), 1) {}
+      : lowering(lowering), dim(dim), k(lowering, space_of(lowering.type(lowering.input(0)).shape, dim, size), 1) {}
 
   static Shape space_of(Shape shape, size_t dim, int64_t size) {
     shape.erase(shape.begin() + static_cast<std::ptrdiff_t>(dim));
@@ -62,10 +63,25 @@ struct Transform {
     return at;
   }
   Ex load(int operand) { return k.load(k.read(operand), place()); }
-  void store(int result, Ex x, double scale) { k.store(k.write(result), place(), scale == 1 ? x : x * scale); }
+  // What is declared of another type is converted behind the kernel, which does nothing but its transform.
+  void store(int result, Ex x, double scale) {
+    const TensorType declared = lowering.type(result);
+    int to = result;
+    if (scalar_of(declared.dtype) != x.type()) {
+      to = lowering.temporary({lowering.type(lowering.input(0)).dtype, declared.shape});
+      converted.emplace_back(to, result);
+    }
+    k.store(k.write(to), place(), scale == 1 ? x : x * scale);
+  }
+  void done(std::string name) {
+    k.done(std::move(name));
+    for (const auto& [from, to] : converted) lower_flat(lowering, "fourier_as_declared", from, to);
+  }
 
+  Lowering& lowering;
   size_t dim;
   OpKernel k;
+  std::vector<std::pair<int, int>> converted = {};  // operands: from, to
 };
 
 void lower_fourier(const OpCall& call, Lowering& lowering) {
@@ -79,7 +95,7 @@ void lower_fourier(const OpCall& call, Lowering& lowering) {
   if (size == 1) {
     t.store(lowering.output(0), x, scale);
     t.store(lowering.output(1), y, scale);
-    return t.k.done("fourier_of_one");
+    return t.done("fourier_of_one");
   }
   // The other way real and imaginary parts are exchanged; of real rows the imaginary part has another sign.
   const bool exchanged = inverse && im >= 0;
@@ -88,7 +104,7 @@ void lower_fourier(const OpCall& call, Lowering& lowering) {
   const Ex imaginary = t.k.fourier(exchanged ? ExprOp::fourier_re : ExprOp::fourier_im, a, b);
   t.store(lowering.output(0), re, scale);
   t.store(lowering.output(1), imaginary, inverse && im < 0 ? -scale : scale);
-  t.k.done("fourier");
+  t.done("fourier");
 }
 
 void lower_signal(const OpCall& call, Lowering& lowering) {
@@ -98,10 +114,10 @@ void lower_signal(const OpCall& call, Lowering& lowering) {
   const Ex re = t.load(lowering.input(0));
   if (size == 1) {
     t.store(lowering.output(0), re, scale);
-    return t.k.done("fourier_of_one");
+    return t.done("fourier_of_one");
   }
   t.store(lowering.output(0), t.k.fourier(ExprOp::fourier_signal, re, t.load(lowering.input(1))), scale);
-  t.k.done("fourier_signal");
+  t.done("fourier_signal");
 }
 
 constexpr OpRecord records[] = {
