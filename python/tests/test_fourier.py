@@ -109,6 +109,12 @@ def test_bins_that_are_real(size):
     assert torch.allclose(found_of(lambda a, b: fft.irfft(torch.complex(a, b), size), back.real, back.imag), fft.irfft(back, size), atol=1e-5)
 
 
+def test_no_rows():
+    x = torch.zeros(0, 8)
+    for call in (fft.rfft, fft.fft, lambda x: fft.irfft(torch.complex(x, x))):
+        assert found_of(call, x).shape == flat(call(x)).shape
+
+
 def test_infinities_stay_out_of_real_bins():
     x = noise(8)
     x[3] = math.inf

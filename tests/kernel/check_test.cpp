@@ -7,6 +7,7 @@
 #include <set>
 
 #include "kernel/contractions.h"
+#include "kernel/facts/fourier.h"
 
 namespace npusim {
 namespace {
@@ -25,8 +26,7 @@ std::string types_of(ExprOp op) {
     k.space = {3};
     Expr e{.op = op, .type = result_type(op, scalars[t], scalars[t]), .dtype = dtypes[t]};
     for (int n = 0; n < expr_arity(op); ++n) e.in[static_cast<size_t>(n)] = 0;
-    const bool fourier = op == ExprOp::fourier_re || op == ExprOp::fourier_im || op == ExprOp::fourier_signal;
-    if (op == ExprOp::scan || op == ExprOp::reduce || op == ExprOp::order || fourier) k.row_dims = 1;
+    if (op == ExprOp::scan || op == ExprOp::reduce || op == ExprOp::order || is_fourier(e)) k.row_dims = 1;
     if (op == ExprOp::order) e.reduction = Reduction::min;
     const DType result = dtypes[static_cast<size_t>(e.type)];
     k.args = {{dtypes[t], 3, false, -1}, {result, 3, true, -1}};

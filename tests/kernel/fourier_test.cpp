@@ -123,6 +123,12 @@ TEST(Fourier, HasOneForm) {
   EXPECT_THAT(problem([](Kernel& k) { k.stores[0].expr = 1000; }), HasSubstr("as it is, or times a constant"));
   EXPECT_THAT(problem([](Kernel& k) { k.stores[1].expr = k.stores[0].expr; }), HasSubstr("each part once"));
   EXPECT_THAT(problem([](Kernel& k) { k.stores.push_back(k.stores[0]); }), HasSubstr("more results"));
+  EXPECT_THAT(problem([](Kernel& k) { k.space.back() = 0; }), HasSubstr("no elements"));
+  EXPECT_THAT(problem([](Kernel& k) {  // of one element that is read again and again
+                k.space.back() = int64_t{1} << 40;
+                for (Access& a : k.accesses) a.strides.back() = 0;
+              }),
+              HasSubstr("longer than what any argument has"));
   EXPECT_THAT(problem([](Kernel& k) { k.stores.clear(); }), HasSubstr("nothing but load"));
   EXPECT_THAT(problem([](Kernel& k) { k.stores[0].access.guards[0].offset = -1; }), HasSubstr("first bins"));
   EXPECT_THAT(problem([](Kernel& k) { k.stores[0].access.guards[0].coeffs[0] = 1; }), HasSubstr("first bins"));

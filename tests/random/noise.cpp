@@ -5,6 +5,8 @@
 #include <cmath>
 #include <limits>
 
+#include "kernel/facts/fourier.h"
+
 namespace npusim::test {
 namespace {
 
@@ -69,9 +71,7 @@ CallTraits traits_of(const Lowering& lowering) {
       traits.fades = traits.fades || e.op == ExprOp::exp;
       if (!is_rounding(k, e)) continue;
       ++roundings;
-      const bool transforms =
-          e.op == ExprOp::fourier_re || e.op == ExprOp::fourier_im || e.op == ExprOp::fourier_signal;
-      if (e.op != ExprOp::reduce && e.op != ExprOp::scan && !transforms) continue;
+      if (e.op != ExprOp::reduce && e.op != ExprOp::scan && !is_fourier(e)) continue;
       traits.sums = true;
       traits.multiplies = traits.multiplies || e.reduction == Reduction::product;
       traits.terms = std::max(traits.terms, row);

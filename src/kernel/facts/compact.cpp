@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "kernel/facts/depend.h"
+#include "kernel/facts/fourier.h"
 #include "kernel/facts/rename.h"
 #include "kernel/facts/visit.h"
 
@@ -37,17 +38,7 @@ void keep_dims(Kernel& k, const std::vector<size_t>& keep) {
 }
 
 bool is_along_row(const Expr& e) {
-  switch (e.op) {
-    case ExprOp::reduce:
-    case ExprOp::scan:
-    case ExprOp::order:
-    case ExprOp::fourier_re:
-    case ExprOp::fourier_im:
-    case ExprOp::fourier_signal:
-      return true;
-    default:
-      return false;
-  }
+  return e.op == ExprOp::reduce || e.op == ExprOp::scan || e.op == ExprOp::order || is_fourier(e);
 }
 
 // A reduction or scan along a row of one element is that element, and so is a transform: no other expression uses it

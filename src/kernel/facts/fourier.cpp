@@ -7,10 +7,6 @@
 namespace npusim {
 namespace {
 
-bool is_fourier(const Expr& e) {
-  return e.op == ExprOp::fourier_re || e.op == ExprOp::fourier_im || e.op == ExprOp::fourier_signal;
-}
-
 bool is_zero(const Expr& e) { return e.op == ExprOp::constant && e.number == 0 && !std::signbit(e.number); }
 
 // The first places of the row that a guard lets through, which depends on nothing else. A kernel that is not sound may
@@ -48,6 +44,7 @@ Stored stored_by(const Kernel& k, const Store& s) {
 std::string form_of(const Kernel& k, FourierForm& form) {
   if (k.row_dims != 1) return "a transform is along one dimension";
   form.length = k.space.back();
+  if (form.length < 1) return "a transform of no elements";
   if (k.contraction || k.stores.empty()) return "a kernel that transforms does nothing but load, transform and store";
   const Expr* first = nullptr;
   size_t used = 0;  // by what is stored
@@ -81,12 +78,30 @@ std::string form_of(const Kernel& k, FourierForm& form) {
   const size_t loads = 1 + (im.op == ExprOp::load && &im != &re);
   if (k.exprs.size() != loads + used + constants || k.accesses.size() != loads)
     return "a kernel that transforms does nothing but load, transform and store";
+  // What a device prepares is as long as the row, and so in proportion to memory that is there.
+  int64_t largest = 0;
+  for (const KernelArg& arg : k.args) largest = std::max(largest, arg.elements);
+  const bool rows = std::find(k.space.begin(), k.space.end(), 0) == k.space.end();
+  if (rows && form.length / 2 > largest) return "a row that is transformed is longer than what any argument has";
   return "";
 }
 
 }  // namespace
 
+bool is_fourier(const Expr& e) {
+  return e.op == ExprOp::fourier_re || e.op == ExprOp::fourier_im || e.op == ExprOp::fourier_signal;
+}
+
 bool has_fourier(const Kernel& k) { return std::any_of(k.exprs.begin(), k.exprs.end(), is_fourier); }
+
+int64_t smooth_length(int64_t least) {
+  for (;; ++least) {
+    int64_t rest = least;
+    for (const int64_t p : {2, 3, 5})
+      while (rest % p == 0) rest /= p;
+    if (rest == 1) return least;
+  }
+}
 
 std::string fourier_problem(const Kernel& k) {
   FourierForm form;

@@ -10,8 +10,8 @@ namespace npusim {
 
 // Such a kernel does nothing else, so that each device may transform in its own way: along a row of one dimension, the
 // last of the space, it loads a complex number per point, without computed terms, and stores the first so many of the
-// transform, each part times a constant. A transform to times from frequencies is this one with real and imaginary
-// parts exchanged, before and behind it.
+// transform, each part times a constant. Half a row, at least, is in the memory of one of its arguments. A transform to
+// times from frequencies is this one with real and imaginary parts exchanged, before and behind it.
 //
 // Of real rows (no `im`) the bins that are real, the first and, of an even length, the one in the middle, are exactly
 // so: what is stored of their imaginary part is 0.
@@ -33,10 +33,13 @@ struct FourierForm {
   bool signal = false;                       // the real part is the signal of half a spectrum
 };
 
+bool is_fourier(const Expr& expr);
 bool has_fourier(const Kernel& kernel);
 // Of a sound kernel that has a transform.
 FourierForm fourier_form(const Kernel& kernel);
 // Why a kernel that has a transform is not sound; "" if it is.
 std::string fourier_problem(const Kernel& kernel);
+// The next length from `least` on that is a product of 2, 3 and 5.
+int64_t smooth_length(int64_t least);
 
 }  // namespace npusim

@@ -26,14 +26,16 @@ int64_t divisor(int64_t size) {
   return n;
 }
 
-// The next length that is a product of 2, 3 and 5.
-int64_t smooth(int64_t size) {
-  for (;; ++size) {
-    int64_t rest = size;
-    for (const int64_t p : {2, 3, 5})
-      while (rest % p == 0) rest /= p;
-    if (rest == 1) return size;
-  }
+int32_t add_to(Kernel& k, const Expr& e) {
+  k.exprs.push_back(e);
+  return static_cast<int32_t>(k.exprs.size()) - 1;
+}
+
+// An index along a dimension, or a constant.
+Expr whole_number(ExprOp op, int64_t n) {
+  Expr e{.op = op, .type = Scalar::i64};
+  e.integer = n;
+  return e;
 }
 
 struct Turn {
@@ -128,15 +130,8 @@ class Speller {
     Kernel& k = step.kernel;
     k.name = outer_.name + "_pack";
     k.space = outer_.space;
-    const auto expr = [&](Expr e) {
-      k.exprs.push_back(e);
-      return static_cast<int32_t>(k.exprs.size()) - 1;
-    };
-    const auto integer = [&](int64_t n) {
-      Expr e{.op = ExprOp::constant, .type = Scalar::i64};
-      e.integer = n;
-      return expr(e);
-    };
+    const auto expr = [&](const Expr& e) { return add_to(k, e); };
+    const auto integer = [&](int64_t n) { return add_to(k, whole_number(ExprOp::constant, n)); };
     const auto load = [&](Access a) {
       step.values.push_back(a.arg);
       k.args.push_back(outer_.args[static_cast<size_t>(a.arg)]);
@@ -156,9 +151,8 @@ class Speller {
     else if (parts > 1)
       im = expr({.op = ExprOp::constant, .type = type_});
     if (form_.signal) {
-      Expr index{.op = ExprOp::index, .type = Scalar::i64};
-      index.integer = static_cast<int64_t>(k.space.size()) - 1;
-      const int32_t place = expr(index), first = op(ExprOp::le, Scalar::boolean, place, integer(form_.length / 2));
+      const int32_t place = expr(whole_number(ExprOp::index, static_cast<int64_t>(k.space.size()) - 1));
+      const int32_t first = op(ExprOp::le, Scalar::boolean, place, integer(form_.length / 2));
       const int32_t zero = expr({.op = ExprOp::constant, .type = type_});
       const auto whole_of = [&](int32_t own, int32_t other) { return op(ExprOp::select, type_, first, own, other); };
       re = whole_of(re, load(mirrored(form_.re)));
@@ -222,20 +216,12 @@ class Speller {
 
   // The last expression, or 0 in the bins that are real.
   void only_complex_bins(Kernel& k, const Spectrum& s, size_t rank) const {
-    const auto expr = [&](Expr e) {
-      k.exprs.push_back(e);
-      return static_cast<int32_t>(k.exprs.size()) - 1;
-    };
-    const auto integer = [&](int64_t n) {
-      Expr e{.op = ExprOp::constant, .type = Scalar::i64};
-      e.integer = n;
-      return expr(e);
-    };
+    const auto expr = [&](const Expr& e) { return add_to(k, e); };
+    const auto integer = [&](int64_t n) { return add_to(k, whole_number(ExprOp::constant, n)); };
     int32_t x = static_cast<int32_t>(k.exprs.size()) - 1, bin = integer(0);
     for (size_t d = 0; d < s.digits.size(); ++d) {
-      Expr index{.op = ExprOp::index, .type = Scalar::i64};
-      index.integer = static_cast<int64_t>(rank + d);
-      const int32_t digit = expr(index), weight = integer(s.digits[d].weight);
+      const int32_t digit = expr(whole_number(ExprOp::index, static_cast<int64_t>(rank + d)));
+      const int32_t weight = integer(s.digits[d].weight);
       const int32_t term = expr({.op = ExprOp::mul, .type = Scalar::i64, .in = {digit, weight, -1}});
       bin = expr({.op = ExprOp::add, .type = Scalar::i64, .in = {bin, term, -1}});
     }
@@ -327,7 +313,7 @@ class Speller {
 
   // k n = (k² + n² − (k − n)²) / 2: the signal, turned by n²/2, with a filter of turns by −n²/2.
   Spectrum by_convolution(const Rows& z) {
-    const int64_t n = z.length, length = smooth(2 * n - 1);
+    const int64_t n = z.length, length = smooth_length(2 * n - 1);
     const int chirp = chirp_of(n, n, "chirp", true), filter = chirp_of(n, length, "filter", false);
     const Spectrum filtered = transform({filter, 1, length});
 

@@ -76,6 +76,7 @@ class FourierStep final : public BoundStep {
     halves_ = (real_ || signal_) && length_ % 2 == 0;
     half_ = length_ / 2;
     bind(kernel, form, args);
+    if (rows_ == 0) return;
     const int64_t complex = halves_ ? half_ : length_;
     const bool apart = sides_[from_re].step != 1;
     const int64_t bytes = complex * lanes_ * 8 * static_cast<int64_t>(sizeof(T));
@@ -88,7 +89,7 @@ class FourierStep final : public BoundStep {
       const Turned turn = turned_by(k % length_, length_);
       turn_cos_.push_back(static_cast<T>(turn.cos)), turn_sin_.push_back(static_cast<T>(-turn.sin));
     }
-    if (rows_ > 0) scratch_bytes_ = static_cast<size_t>(of_thread_ * threads_) * sizeof(T);
+    scratch_bytes_ = static_cast<size_t>(of_thread_ * threads_) * sizeof(T);
   }
 
   void run() override {
@@ -105,7 +106,7 @@ class FourierStep final : public BoundStep {
     });
   }
   std::string describe() const override {
-    return fmt::format("Fourier transform of {}{}, {}", halves_ ? "2 x " : "", transform_->length(),
+    return fmt::format("Fourier transform of {}{}, {}", halves_ ? "2 x " : "", halves_ ? half_ : length_,
                        columns_ ? "rows side by side" : "one row after the other");
   }
 

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <numbers>
 
+#include "kernel/facts/fourier.h"
+
 namespace npusim::cpu {
 namespace {
 
@@ -21,7 +23,7 @@ double sine(int64_t quarters, int64_t size) {
   return down ? -found : found;
 }
 
-// Radixes of a length's passes, the largest power of two first; what is left is 1 if its primes are small.
+// Radixes of the passes of a length of 1 and more, the odd ones first; what is left is 1 if its primes are small.
 std::vector<int64_t> radixes_of(int64_t length, int64_t& left) {
   std::vector<int64_t> radixes;
   left = length;
@@ -64,16 +66,6 @@ bool has_passes(int64_t length) {
   return left == 1;
 }
 
-// The next length that is a product of 2, 3 and 5.
-int64_t smooth(int64_t size) {
-  for (;; ++size) {
-    int64_t rest = size;
-    for (const int64_t p : {2, 3, 5})
-      while (rest % p == 0) rest /= p;
-    if (rest == 1) return size;
-  }
-}
-
 }  // namespace
 
 Turned turned_by(int64_t numerator, int64_t size) {
@@ -110,7 +102,7 @@ void Transform<T>::plan_two_lengths() {
 
 template <class T>
 void Transform<T>::plan_convolution(bool rows) {
-  const int64_t n = length_, size = smooth(2 * n - 1);
+  const int64_t n = length_, size = smooth_length(2 * n - 1);
   inner_ = std::make_unique<Transform>(size, rows);
   const Transform<double> exact(size, true);
   std::vector<double> re(static_cast<size_t>(size + 64), 0), im = re;
