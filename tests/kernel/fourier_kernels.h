@@ -86,8 +86,10 @@ inline FourierSpec draw_fourier(Draws& d, int64_t length) {
   s.length = length;
   for (int64_t n = d.whole(0, 2); n > 0; --n) s.rows.push_back(d.chance(0.3) ? d.whole(8, 20) : d.whole(1, 4));
   const int64_t half = length / 2 + 1;
-  s.given = d.chance(0.2) ? d.whole(1, length) : s.kind == FourierKind::signal ? half : length;
+  // Of one element the imaginary part is 0: no error is relative to it.
+  s.given = d.chance(0.2) ? d.whole(2, length) : s.kind == FourierKind::signal ? half : length;
   s.kept = d.chance(0.2) ? d.whole(1, length) : s.kind == FourierKind::real ? half : length;
+  if (std::max(s.given, s.kept) < half) s.kept = half;  // half a row, at least, is in memory
   s.scale = d.chance(0.5) ? 1 : -0.3;
   if (d.chance(0.1)) (d.chance(0.5) ? s.re : s.im) = false;
   s.columns = d.chance(0.3), s.around = d.chance(0.2) ? 3 : 0;

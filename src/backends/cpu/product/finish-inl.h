@@ -89,16 +89,7 @@ HWY_INLINE VF logistic_denominator(VF x) {
   const VF y = clamp(hn::Neg(x), hn::Set(d, -87.33f), hn::Set(d, -least_logistic));
   const VF shift = hn::Set(d, 0x1.8p23f);  // the sum's last bits are n, rounded
   const VF sum = hn::MulAdd(y, hn::Set(d, 1.44269504f), shift);
-  const VF n = hn::Sub(sum, shift);
-  VF r = hn::NegMulAdd(n, hn::Set(d, 0.693359375f), y);
-  r = hn::MulAdd(n, hn::Set(d, 2.12194440e-4f), r);
-  // exp_polynomial in pairs, whose chain is shorter.
-  const VF square = hn::Mul(r, r);
-  const VF high = hn::MulAdd(r, hn::Set(d, 1.9875691500e-4f), hn::Set(d, 1.3981999507e-3f)),
-           middle = hn::MulAdd(r, hn::Set(d, 8.3334519073e-3f), hn::Set(d, 4.1665795894e-2f)),
-           low = hn::MulAdd(r, hn::Set(d, 1.6666665459e-1f), hn::Set(d, 5.0000001201e-1f));
-  const VF tail = hn::MulAdd(hn::MulAdd(high, square, middle), square, low);
-  const VF power = hn::Add(hn::MulAdd(tail, square, r), hn::Set(d, 1.0f));
+  const VF power = exp_of_rest(y, hn::Sub(sum, shift));
   const auto scaled = hn::Add(hn::BitCast(i, power), hn::ShiftLeft<23>(hn::BitCast(i, sum)));
   return hn::Add(hn::Set(d, 1.0f), hn::BitCast(d, scaled));
 }

@@ -155,6 +155,19 @@ HWY_INLINE void store_first(VF x, float* to, int64_t count) {
   std::memcpy(to, some, static_cast<size_t>(count) * sizeof(float));
 }
 
+// e^(x − n ln 2) for the whole number n next to x / ln 2: a polynomial in pairs, whose chain is shorter.
+HWY_INLINE VF exp_of_rest(VF x, VF n) {
+  const F f;
+  VF r = hn::NegMulAdd(n, hn::Set(f, 0.693359375f), x);
+  r = hn::MulAdd(n, hn::Set(f, 2.12194440e-4f), r);
+  const VF square = hn::Mul(r, r);
+  const VF high = hn::MulAdd(r, hn::Set(f, 1.9875691500e-4f), hn::Set(f, 1.3981999507e-3f)),
+           middle = hn::MulAdd(r, hn::Set(f, 8.3334519073e-3f), hn::Set(f, 4.1665795894e-2f)),
+           low = hn::MulAdd(r, hn::Set(f, 1.6666665459e-1f), hn::Set(f, 5.0000001201e-1f));
+  const VF tail = hn::MulAdd(hn::MulAdd(high, square, middle), square, low);
+  return hn::Add(hn::MulAdd(tail, square, r), hn::Set(f, 1.0f));
+}
+
 // e^x of x <= 0, where 0 below −87.3 (where the result would be subnormal); NaN stays NaN. Of x > 0 any number or NaN.
 // Relative error < 2^-22.
 HWY_INLINE VF exp_of_negative(VF x) {
@@ -162,16 +175,7 @@ HWY_INLINE VF exp_of_negative(VF x) {
   const hn::RebindToSigned<F> i;
   const VF low = hn::Set(f, -87.33654f), shift = hn::Set(f, 0x1.8p23f);
   const VF sum = hn::MulAdd(hn::Max(low, x), hn::Set(f, 1.44269504f), shift);  // its last bits are n, rounded
-  const VF n = hn::Sub(sum, shift);
-  VF r = hn::NegMulAdd(n, hn::Set(f, 0.693359375f), x);
-  r = hn::MulAdd(n, hn::Set(f, 2.12194440e-4f), r);
-  // In pairs, whose chain is shorter.
-  const VF square = hn::Mul(r, r);
-  const VF high = hn::MulAdd(r, hn::Set(f, 1.9875691500e-4f), hn::Set(f, 1.3981999507e-3f)),
-           middle = hn::MulAdd(r, hn::Set(f, 8.3334519073e-3f), hn::Set(f, 4.1665795894e-2f)),
-           low_pair = hn::MulAdd(r, hn::Set(f, 1.6666665459e-1f), hn::Set(f, 5.0000001201e-1f));
-  const VF tail = hn::MulAdd(hn::MulAdd(high, square, middle), square, low_pair);
-  const VF p = hn::Add(hn::MulAdd(tail, square, r), hn::Set(f, 1.0f));
+  const VF p = exp_of_rest(x, hn::Sub(sum, shift));
   // A factor of 2^n rather than n added to the exponent, which would make numbers of NaN.
   const VF scale = hn::BitCast(f, hn::ShiftLeft<23>(hn::Add(hn::BitCast(i, sum), hn::Set(i, 127))));
   return hn::IfThenElse(hn::Lt(x, low), hn::Zero(f), hn::Mul(p, scale));
