@@ -426,7 +426,7 @@ class DepthwiseStep final : public BoundStep {
                  .high = finish_.high,
                  .residual_stride = finish_.residual.row_step,
                  .out_stride = finish_.out.row_step};
-    const int64_t lines = weight_row_ / 16, c = lines * share / shares_ * 16;
+    const int64_t lines = (channels_ + 15) / 16, c = lines * share / shares_ * 16;
     p.channels = std::min(channels_, lines * (share + 1) / shares_ * 16) - c;
     p.weight = weight + c, p.bias = bias + c;
     const int64_t groups = (width + most_neighbours - 1) / most_neighbours;

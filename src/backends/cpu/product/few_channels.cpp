@@ -22,7 +22,10 @@
 #define NPUSIM_FEW_CHANNELS
 namespace npusim::cpu {
 
-constexpr int64_t tile_windows = 6, panel_columns = 16;
+// What a register tile has: windows that neighbour each other, and columns of a panel.
+struct WindowTileShape {
+  int64_t windows = 0, columns = 0;
+};
 
 // How the windows of a tile lie: tap k of window i is at[offsets[k] + i·distance].
 struct WindowLayout {
@@ -42,40 +45,53 @@ HWY_BEFORE_NAMESPACE();
 namespace npusim::cpu {
 namespace HWY_NAMESPACE {
 
-// The tiles' sums with one panel [tap][column].
-void multiply_windows(const WindowTile* tiles, int64_t count, const float* HWY_RESTRICT panel) {
+// Sums fill the registers but for a tap's operands.
+constexpr int windows = HWY_TARGET == HWY_AVX3 ? 12 : 6, panel_columns = HWY_TARGET == HWY_AVX3 ? 32 : 16;
+WindowTileShape window_tile_shape() { return {windows, panel_columns}; }
+
+// The tiles' sums with `columns` of one panel [tap][column], in steps of so many vectors.
+template <int vectors>
+void multiply_columns(const WindowTile* tiles, int64_t count, const float* HWY_RESTRICT panel, int64_t columns) {
   const hn::CappedTag<float, panel_columns / 2> f;
   using Vector = hn::Vec<decltype(f)>;
   constexpr int64_t lanes = static_cast<int64_t>(hn::MaxLanes(decltype(f)()));
-  constexpr int vectors = 2;
-  constexpr int windows = static_cast<int>(tile_windows);
+  constexpr int groups = windows / 3;  // a pointer for three windows: the processor adds one or two distances by itself
   for (int64_t t = 0; t < count; ++t)
-    for (int64_t n = 0; n < panel_columns; n += vectors * lanes) {
+    for (int64_t n = 0; n < columns; n += vectors * lanes) {
       const WindowTile& tile = tiles[t];
       const int64_t distance = tile.layout->distance;
       Vector sum[windows][vectors];
-#pragma GCC unroll 8
+#pragma GCC unroll 12
       for (int i = 0; i < windows; ++i)
 #pragma GCC unroll 2
         for (int v = 0; v < vectors; ++v) sum[i][v] = hn::Zero(f);
       const float* weight = panel + n;
 #pragma GCC unroll 1
       for (const int64_t offset : tile.layout->offsets) {
-        const float* at[2] = {tile.at + offset, tile.at + offset + 3 * distance};
-        const Vector b[vectors] = {hn::Load(f, weight), hn::Load(f, weight + lanes)};
+        const float* at[groups];
+#pragma GCC unroll 4
+        for (int g = 0; g < groups; ++g) at[g] = tile.at + offset + 3 * g * distance;
+        Vector b[vectors];
+#pragma GCC unroll 2
+        for (int v = 0; v < vectors; ++v) b[v] = hn::Load(f, weight + v * lanes);
         weight += panel_columns;
-#pragma GCC unroll 8
+#pragma GCC unroll 12
         for (int i = 0; i < windows; ++i) {
           const Vector x = hn::Set(f, at[i / 3][i % 3 * distance]);
 #pragma GCC unroll 2
           for (int v = 0; v < vectors; ++v) sum[i][v] = hn::MulAdd(x, b[v], sum[i][v]);
         }
       }
-#pragma GCC unroll 8
+#pragma GCC unroll 12
       for (int i = 0; i < windows; ++i)
 #pragma GCC unroll 2
         for (int v = 0; v < vectors; ++v) hn::Store(sum[i][v], f, tile.sums + i * panel_columns + n + v * lanes);
     }
+}
+
+void multiply_windows(const WindowTile* tiles, int64_t count, const float* panel, int64_t columns) {
+  columns <= panel_columns / 2 ? multiply_columns<1>(tiles, count, panel, columns)
+                               : multiply_columns<2>(tiles, count, panel, columns);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -85,20 +101,24 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace npusim::cpu {
 HWY_EXPORT(multiply_windows);
+HWY_EXPORT(window_tile_shape);
 
 namespace {
 
-constexpr int64_t most_channels = 3, most_taps = 256;
-constexpr int64_t most_block = 128;  // windows of a row at once: their sums stay in L1
+constexpr int64_t most_channels = 3, most_taps = 256, vector_columns = 16;
+constexpr int64_t block_floats = 2048;  // sums of the windows of a row at once, which stay in L1
 
 class FewChannelsStep final : public BoundStep {
  public:
   FewChannelsStep(const Problem& p, Finish finish)
-      : threads_(usable_threads(p.kernel, p.context)), spec_(p.conv.spec), finish_(std::move(finish)) {
+      : threads_(usable_threads(p.kernel, p.context)),
+        spec_(p.conv.spec),
+        tile_(HWY_DYNAMIC_DISPATCH(window_tile_shape)()),
+        finish_(std::move(finish)) {
     const Access& image = p.kernel.contraction->a;
     image_ = static_cast<const float*>(p.args[static_cast<size_t>(image.arg)].data) + image.offset;
     const int64_t rows = spec_.in_channels * spec_.kernel[0];
-    piece_ = (tile_windows - 1) * spec_.stride[1] + (spec_.kernel[1] - 1) * spec_.dilation[1] + 1;
+    piece_ = (tile_.windows - 1) * spec_.stride[1] + (spec_.kernel[1] - 1) * spec_.dilation[1] + 1;
     within_.distance = spec_.stride[1] * spec_.image_strides[3], copied_.distance = spec_.stride[1];
     for (int64_t r = 0; r < rows; ++r)
       for (int64_t x = 0; x < spec_.kernel[1]; ++x) {
@@ -108,10 +128,10 @@ class FewChannelsStep final : public BoundStep {
         copied_.offsets.push_back(r * piece_ + x * spec_.dilation[1]);
       }
     pack_weight(p);
-    blocks_ = ceil_div(spec_.output[1], most_block);
-    tiles_ = ceil_div(ceil_div(spec_.output[1], blocks_), tile_windows);
+    blocks_ = ceil_div(spec_.output[1], block_floats / tile_.columns);
+    tiles_ = ceil_div(ceil_div(spec_.output[1], blocks_), tile_.windows);
     copy_floats_ = ceil_div(rows * piece_, 16) * 16;
-    thread_floats_ = tiles_ * (copy_floats_ + tile_windows * panel_columns);
+    thread_floats_ = tiles_ * (copy_floats_ + tile_.windows * tile_.columns);
     scratch_bytes_ = static_cast<size_t>(threads_ * thread_floats_) * 4;
     memory_.resize(static_cast<size_t>(threads_ * tiles_));
   }
@@ -136,18 +156,18 @@ class FewChannelsStep final : public BoundStep {
     const auto* from = static_cast<const float*>(p.args[static_cast<size_t>(access.arg)].data) + access.offset;
     const std::vector<int64_t>& strides = spec_.weight_strides;
     const auto taps = static_cast<int64_t>(within_.offsets.size());
-    const int64_t panels = ceil_div(spec_.out_channels, panel_columns);
-    weight_ = aligned_bytes(static_cast<size_t>(panels * taps * panel_columns) * 4, true);
+    const int64_t panels = ceil_div(spec_.out_channels, tile_.columns);
+    weight_ = aligned_bytes(static_cast<size_t>(panels * taps * tile_.columns) * 4, true);
     for (int64_t n = 0; n < spec_.out_channels; ++n)
       for (int64_t k = 0; k < taps; ++k) {
         const int64_t x = k % spec_.kernel[1], y = k / spec_.kernel[1] % spec_.kernel[0],
                       c = k / spec_.kernel[1] / spec_.kernel[0];
-        panel(n / panel_columns)[k * panel_columns + n % panel_columns] =
+        panel(n / tile_.columns)[k * tile_.columns + n % tile_.columns] =
             from[n * strides[1] + c * strides[2] + y * strides[3] + x * strides[4]];
       }
   }
   float* panel(int64_t i) const {
-    return reinterpret_cast<float*>(weight_.get()) + i * static_cast<int64_t>(within_.offsets.size()) * panel_columns;
+    return reinterpret_cast<float*>(weight_.get()) + i * static_cast<int64_t>(within_.offsets.size()) * tile_.columns;
   }
 
   // Windows [x0, x1) of a row. The last tile begins earlier where the others leave it less.
@@ -158,11 +178,11 @@ class FewChannelsStep final : public BoundStep {
     float* copies = reinterpret_cast<float*>(scratch_) + thread * thread_floats_;
     float* sums = copies + tiles_ * copy_floats_;
     WindowTile* tiles = memory_.data() + thread * tiles_;
-    const int64_t count = ceil_div(x1 - x0, tile_windows);
+    const int64_t count = ceil_div(x1 - x0, tile_.windows);
     for (int64_t t = 0; t < count; ++t) {
-      const int64_t first = std::min(x0 + t * tile_windows, x1 - tile_windows),
+      const int64_t first = std::min(x0 + t * tile_.windows, x1 - tile_.windows),
                     x = first * spec_.stride[1] - spec_.pad_low[1];
-      tiles[t].sums = sums + (first - x0) * panel_columns;
+      tiles[t].sums = sums + (first - x0) * tile_.columns;
       if (rows_within && x >= 0 && x + piece_ <= spec_.input[1]) {
         tiles[t].at = image + y * spec_.image_strides[2] + x * spec_.image_strides[3], tiles[t].layout = &within_;
       } else {
@@ -171,9 +191,10 @@ class FewChannelsStep final : public BoundStep {
       }
     }
     const int64_t at = row * spec_.output[1];
-    for (int64_t n = 0; n < spec_.out_channels; n += panel_columns) {
-      HWY_DYNAMIC_DISPATCH(multiply_windows)(tiles, count, panel(n / panel_columns));
-      finish_tile(finish_, sums, panel_columns, at + x0, at + x1, n, std::min(n + panel_columns, spec_.out_channels));
+    for (int64_t n = 0; n < spec_.out_channels; n += tile_.columns) {
+      const int64_t end = std::min(n + tile_.columns, spec_.out_channels);
+      HWY_DYNAMIC_DISPATCH(multiply_windows)(tiles, count, panel(n / tile_.columns), end - n);
+      finish_tile(finish_, sums, tile_.columns, at + x0, at + x1, n, end);
     }
   }
 
@@ -193,6 +214,7 @@ class FewChannelsStep final : public BoundStep {
 
   int threads_;
   ConvWindows spec_;
+  WindowTileShape tile_;
   Finish finish_;
   const float* image_ = nullptr;
   WindowLayout within_, copied_;  // of tiles within the image, and of those that see beside it
@@ -214,15 +236,17 @@ Answer make_few_channels_step(Problem& p) {
     if (const DType type = p.kernel.args[static_cast<size_t>(access->arg)].dtype; type != DType::f32)
       return decline(fmt::format("an operand of {}", dtype_name(type)));
   if (spec.input.size() != 2) return decline(fmt::format("{} spatial dimensions", spec.input.size()));
-  if (spec.output[1] < tile_windows) return decline(fmt::format("rows of {} windows", spec.output[1]));
+  if (spec.output[1] < HWY_DYNAMIC_DISPATCH(window_tile_shape)().windows)
+    return decline(fmt::format("rows of {} windows", spec.output[1]));
   if (spec.in_channels * spec.kernel[0] * spec.kernel[1] > most_taps) return decline("sums that are long");
-  if (spec.out_channels % panel_columns > 0 && spec.out_channels < 3 * panel_columns)
+  if (spec.out_channels % vector_columns > 0 && spec.out_channels < 3 * vector_columns)
     return decline(fmt::format("{} channels of the result, which leave a panel partly empty", spec.out_channels));
   const ProductAxes axes{
       make_axis(p.kernel.space, {}), make_axis(p.kernel.space, {0, 3, 4}), make_axis(p.kernel.space, {1, 2}), {}};
   auto finish = match_finish(p.kernel, p.args, axes, p.chain);
   if (!finish) return decline(p.chain ? "an epilogue that tiles do not end with" : no_chain(p.kernel));
-  if (many_registers()) return decline("a machine on which oneDNN takes such images as they are");
+  if (many_registers() && spec.out_channels > 2 * vector_columns)
+    return decline(fmt::format("{} channels of the result, more than a panel: oneDNN is quicker", spec.out_channels));
   return accept(std::make_unique<FewChannelsStep>(p, std::move(*finish)));
 }
 

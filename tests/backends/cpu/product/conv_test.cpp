@@ -189,7 +189,10 @@ TEST(ContractionConv, DepthwiseNeighbours) {
   for (int64_t taps : {3, 5})
     for (int64_t step : {1, 2})
       for (int64_t width = 1; width <= 20; ++width) {
-        Case c{.groups = 1 + width * 9 % 70, .in_channels = 1, .out_channels = 1, .input = {1 + width % 4, width}};
+        Case c{.groups = width % 4 == 0 ? 65 + width : 1 + width * 9 % 70,
+               .in_channels = 1,
+               .out_channels = 1,
+               .input = {1 + width % 4, width}};
         c.batch = 1 + width % 2, c.kernel = {3, taps}, c.stride = {1, step}, c.pad = {2, width % (taps / 2 + 2)};
         if (width + 2 * c.pad[1] < taps) continue;
         c.dilation = {1 + width % 2, 1};
@@ -233,7 +236,7 @@ TEST(ContractionConv, FewChannels) {
     if (::testing::Test::HasFatalFailure()) return;
     own += how(kernel).starts_with("few channels");
   }
-  EXPECT_GE(own, many_registers() ? 0U : 25U);
+  EXPECT_GE(own, many_registers() ? 8U : 25U);
 }
 
 // What is not finite reaches the windows that hold it, and no others.
