@@ -66,8 +66,8 @@ void lower_direct(Lowering& lowering, std::string name, const ConvSpec& spec, in
   } else if (contract) {
     x = k.contract(ContractionKind::conv, reduced, image_arg, image_at, weight_arg, weight_at);
   } else {
-    const Ex product = k.load(image_arg, image_at) * k.load(weight_arg, weight_at);
-    x = k.reduce(Reduction::sum, select(inside, product, 0));
+    const Ex pixel = select(inside, k.load(image_arg, image_at), 0);  // beside an infinite weight padding gives NaN
+    x = k.reduce(Reduction::sum, pixel * k.load(weight_arg, weight_at));
   }
   if (bias >= 0) {
     const Coord at[] = {channel};

@@ -28,6 +28,11 @@ std::optional<Guard> guard_of(const Kernel& k, const Expr& e) {
   return range && range->low > -most && range->high < most ? std::optional(g) : std::nullopt;
 }
 
+// A condition, or true.
+bool holds_by_guards(const Expr& e) {
+  return is_condition(e) || (e.op == ExprOp::constant && e.type == Scalar::boolean && e.integer != 0);
+}
+
 }  // namespace
 
 bool is_condition(const Expr& e) { return e.op == ExprOp::load && e.dtype == DType::boolean; }
@@ -41,11 +46,13 @@ void find_conditions(Kernel& k) {
       guards.push_back(*guard);
     } else if (e.op == ExprOp::bit_and && e.type == Scalar::boolean) {
       const Expr &a = k.exprs[static_cast<size_t>(e.in[0])], &b = k.exprs[static_cast<size_t>(e.in[1])];
-      if (!is_condition(a) || !is_condition(b)) continue;
-      guards = k.accesses[static_cast<size_t>(a.integer)].guards;
-      const auto& more = k.accesses[static_cast<size_t>(b.integer)].guards;
-      if (guards.size() + more.size() > most_guards) continue;
-      guards.insert(guards.end(), more.begin(), more.end());
+      if (!holds_by_guards(a) || !holds_by_guards(b)) continue;
+      if (is_condition(a)) guards = k.accesses[static_cast<size_t>(a.integer)].guards;
+      if (is_condition(b)) {
+        const auto& more = k.accesses[static_cast<size_t>(b.integer)].guards;
+        if (guards.size() + more.size() > most_guards) continue;
+        guards.insert(guards.end(), more.begin(), more.end());
+      }
     } else {
       continue;
     }

@@ -4,9 +4,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 #include <optional>
 #include <vector>
 
+#include "backends/cpu/loops/condition.h"
 #include "backends/cpu/loops/loops.h"
 #include "backends/cpu/product/blocking.h"
 #include "backends/cpu/product/operand.h"
@@ -27,16 +29,24 @@
 #define NPUSIM_WIDE_TILE
 namespace npusim::cpu {
 
-constexpr int64_t tile_rows = 4, tile_vectors = 3;
+constexpr int64_t tile_vectors = 3, most_lanes = 8;  // of a tile's columns, which are a panel's
 
-// c[r·ldc + n] = Σ over depth of a[k][r] · b[k][n], added to what c holds where `add`.
+// c[r·ldc + n] (+)= Σ over depth of a(r, k) · b[k·width + n] for n < columns <= width, the columns of a panel. Rows
+// [begin, end) of tile i of n = ⌈rows / tile_rows⌉ lie in columns: a(r, k) = a[begin·depth + k·(end - begin) + r -
+// begin], begin = rows·i/n, end = rows·(i + 1)/n. What is added is the sum of these depths.
 template <class T>
-struct WideTile {
-  const T *a, *b;  // [depth][tile_rows], [depth][columns of a tile]
-  int64_t depth;
+struct WideBlock {
+  const T *a, *b;
+  int64_t rows, columns, depth;
   T* c;
   int64_t ldc;
   bool add;
+};
+
+// Elements (batch, i, k) of an operand for i in [i0, i1), k in [k0, k1), to dst[(k - k0)·width + i - i0]; zeros behind
+// i1. At most as many i as a panel has columns.
+struct WidePart {
+  int64_t batch, i0, i1, k0, k1, width;
 };
 
 }  // namespace npusim::cpu
@@ -47,41 +57,246 @@ namespace npusim::cpu {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
+constexpr int64_t lanes = static_cast<int64_t>(hn::MaxLanes(hn::ScalableTag<double>())), width = tile_vectors * lanes;
+constexpr int tile_rows = HWY_TARGET == HWY_AVX3 ? 8 : 4;  // what fits in 32 registers, or 16
+static_assert(lanes <= most_lanes);
+
+// The first `count` elements of at most a vector's; touches no others.
+constexpr bool masks = HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2;
 template <class T>
-HWY_INLINE void multiply(const WideTile<T>& t) {
-  using D = hn::ScalableTag<T>;
-  constexpr int64_t lanes = static_cast<int64_t>(hn::MaxLanes(D()));
-  const D d;
-  hn::Vec<D> sum[tile_rows][tile_vectors];
+HWY_INLINE hn::Vec<hn::ScalableTag<T>> load_first(const T* p, int64_t count) {
+  const hn::ScalableTag<T> d;
+  if constexpr (masks) return hn::MaskedLoad(hn::FirstN(d, static_cast<size_t>(count)), d, p);
+  HWY_ALIGN T some[lanes] = {};
+  std::copy_n(p, count, some);
+  return hn::Load(d, some);
+}
+template <class T>
+HWY_INLINE void store_first(hn::Vec<hn::ScalableTag<T>> x, T* to, int64_t count) {
+  const hn::ScalableTag<T> d;
+  if constexpr (masks) return hn::BlendedStore(x, hn::FirstN(d, static_cast<size_t>(count)), d, to);
+  HWY_ALIGN T some[lanes];
+  hn::Store(x, d, some);
+  std::copy_n(some, count, to);
+}
+
+template <int rows, int vectors, class T>
+HWY_INLINE void multiply_tile(const WideBlock<T>& t, int64_t begin) {
+  const hn::ScalableTag<T> d;
+  hn::Vec<decltype(d)> sum[rows][vectors];
+#pragma GCC unroll 8
+  for (int r = 0; r < rows; ++r)
 #pragma GCC unroll 4
-  for (int r = 0; r < tile_rows; ++r)
+    for (int v = 0; v < vectors; ++v) sum[r][v] = hn::Zero(d);
+  T* c = t.c + begin * t.ldc;
+  const T *a = t.a + begin * t.depth, *b = t.b;
+  for (int r = 0; r < rows; ++r)
+    for (int v = 0; v < vectors; ++v) __builtin_prefetch(c + r * t.ldc + v * lanes, 1);
+  for (int64_t k = 0; k < t.depth; ++k, a += rows, b += width) {
+    hn::Vec<decltype(d)> column[vectors];
 #pragma GCC unroll 4
-    for (int v = 0; v < tile_vectors; ++v) sum[r][v] = t.add ? hn::LoadU(d, t.c + r * t.ldc + v * lanes) : hn::Zero(d);
-  const T *a = t.a, *b = t.b;
-  for (int64_t k = 0; k < t.depth; ++k, a += tile_rows, b += tile_vectors * lanes) {
-    hn::Vec<D> column[tile_vectors];
+    for (int v = 0; v < vectors; ++v) column[v] = hn::LoadU(d, b + v * lanes);
+#pragma GCC unroll 8
+    for (int r = 0; r < rows; ++r) {
+      const auto x = hn::Set(d, a[r]);
 #pragma GCC unroll 4
-    for (int v = 0; v < tile_vectors; ++v) column[v] = hn::LoadU(d, b + v * lanes);
-#pragma GCC unroll 4
-    for (int r = 0; r < tile_rows; ++r) {
-      const hn::Vec<D> x = hn::Set(d, a[r]);
-#pragma GCC unroll 4
-      for (int v = 0; v < tile_vectors; ++v)
+      for (int v = 0; v < vectors; ++v)
         if constexpr (std::is_floating_point_v<T>)
           sum[r][v] = hn::MulAdd(x, column[v], sum[r][v]);
         else
           sum[r][v] = hn::Add(sum[r][v], hn::Mul(x, column[v]));
     }
   }
+  const int64_t last = t.columns - (vectors - 1) * lanes;  // elements of the last vector
+#pragma GCC unroll 8
+  for (int r = 0; r < rows; ++r, c += t.ldc) {
 #pragma GCC unroll 4
-  for (int r = 0; r < tile_rows; ++r)
-#pragma GCC unroll 4
-    for (int v = 0; v < tile_vectors; ++v) hn::StoreU(sum[r][v], d, t.c + r * t.ldc + v * lanes);
+    for (int v = 0; v + 1 < vectors; ++v) {
+      T* to = c + v * lanes;
+      hn::StoreU(t.add ? hn::Add(hn::LoadU(d, to), sum[r][v]) : sum[r][v], d, to);
+    }
+    T* to = c + (vectors - 1) * lanes;
+    const auto rest = sum[r][vectors - 1];
+    store_first(t.add ? hn::Add(load_first(to, last), rest) : rest, to, last);
+  }
 }
 
-void multiply_doubles(const WideTile<double>& t) { multiply(t); }
-void multiply_integers(const WideTile<int64_t>& t) { multiply(t); }
-int64_t columns_of_tile() { return tile_vectors * static_cast<int64_t>(hn::MaxLanes(hn::ScalableTag<double>())); }
+template <int rows, class T>
+void multiply_rows(const WideBlock<T>& t, int64_t begin, int64_t count) {
+  if constexpr (rows > 1)
+    if (count < rows) return multiply_rows<rows - 1>(t, begin, count);
+  if (t.columns > 2 * lanes)
+    multiply_tile<rows, 3>(t, begin);
+  else if (t.columns > lanes)
+    multiply_tile<rows, 2>(t, begin);
+  else
+    multiply_tile<rows, 1>(t, begin);
+}
+
+template <class T>
+HWY_INLINE void multiply(const WideBlock<T>& t) {
+  const int64_t tiles = ceil_div(t.rows, tile_rows);
+  for (int64_t i = 0; i < tiles; ++i) {
+    const int64_t begin = t.rows * i / tiles;
+    multiply_rows<tile_rows>(t, begin, t.rows * (i + 1) / tiles - begin);
+  }
+}
+
+// A stretch of elements evenly apart, along which all bounds' values are, too: those within bounds are neighbours.
+struct Stretch {
+  int64_t begin, end, step;
+};
+struct Stretches {
+  Stretch all[tile_vectors * most_lanes];
+  int count = 0;
+};
+HWY_INLINE Stretches stretches_of(const Operand& o, const WidePart& p) {
+  Stretches found;
+  const auto even = [](const std::vector<int64_t>& x, int64_t i) {
+    const int64_t* at = &x[static_cast<size_t>(i)];
+    return at[1] - at[0] == at[0] - at[-1];
+  };
+  for (int64_t i = p.i0; i < p.i1;) {
+    const int64_t begin = i++;
+    const auto* at = &o.offsets[1][static_cast<size_t>(begin)];
+    const int64_t step = i < p.i1 ? at[1] - at[0] : 1;
+    const auto goes_on = [&](int64_t last) {
+      return even(o.offsets[1], last) && std::all_of(o.bounds.begin(), o.bounds.end(),
+                                                     [&](const auto& bound) { return even(bound.values[1], last); });
+    };
+    if (i < p.i1)
+      for (++i; i < p.i1 && goes_on(i - 1);) ++i;
+    found.all[found.count++] = {begin, i, step};
+  }
+  return found;
+}
+
+// dst[n] = from[n·step]
+template <class T, class From>
+HWY_INLINE void copy_stretch(const From* from, int64_t step, int64_t count, T* dst) {
+  if constexpr (std::is_same_v<T, From>) {
+    if (step == 1) {
+      const hn::ScalableTag<T> d;
+      int64_t n = 0;
+      for (; n + lanes <= count; n += lanes) hn::StoreU(hn::LoadU(d, from + n), d, dst + n);
+      if (n < count) store_first(load_first(from + n, count - n), dst + n, count - n);
+      return;
+    }
+  }
+  for (int64_t n = 0; n < count; ++n) dst[n] = static_cast<T>(from[n * step]);
+}
+
+// As many vectors as each has lanes, of which four at most are used: vector i of the result has the lanes i of all.
+constexpr int64_t square = lanes < 4 ? lanes : 4;
+template <class T>
+using SquareTag = hn::CappedTag<T, square>;
+template <class T>
+HWY_INLINE void transpose_square(hn::Vec<SquareTag<T>> (&x)[square]) {
+#if HWY_TARGET != HWY_SCALAR
+  const SquareTag<T> d;
+  for (int64_t i = 0; i < square; i += 2) {
+    const auto even = x[i], odd = x[i + 1];
+    x[i] = hn::InterleaveLower(d, even, odd), x[i + 1] = hn::InterleaveUpper(d, even, odd);
+  }
+  if constexpr (square == 4)
+    for (int i = 0; i < 2; ++i) {
+      const auto low = x[i], high = x[i + 2];
+      x[i] = hn::ConcatLowerLower(d, high, low), x[i + 2] = hn::ConcatUpperUpper(d, high, low);
+    }
+#endif
+}
+
+// Of elements that lie side by side along the depth.
+template <class T>
+HWY_INLINE void pack_transposed(const Operand& o, const WidePart& p, T* dst) {
+  const SquareTag<T> d;
+  const int64_t count = p.i1 - p.i0, depth = p.k1 - p.k0, whole = depth / square * square;
+  const auto row = [&](int64_t i) { return reinterpret_cast<const T*>(o.at(p.batch, p.i0 + i, p.k0)); };
+  int64_t i = 0;
+  for (; i + square <= count; i += square) {
+    const T* from[square];
+    for (int64_t r = 0; r < square; ++r) from[r] = row(i + r);
+    T* to = dst + i;
+    for (int64_t k = 0; k < whole; k += square) {
+      hn::Vec<decltype(d)> x[square];
+      for (int64_t r = 0; r < square; ++r) x[r] = hn::LoadU(d, from[r] + k);
+      transpose_square<T>(x);
+      for (int64_t r = 0; r < square; ++r, to += p.width) hn::StoreU(x[r], d, to);
+    }
+    for (int64_t k = whole; k < depth; ++k, to += p.width)
+      for (int64_t r = 0; r < square; ++r) to[r] = from[r][k];
+  }
+  for (; i < count; ++i) {
+    const T* from = row(i);
+    for (int64_t k = 0; k < depth; ++k) dst[k * p.width + i] = from[k];
+  }
+  if (count < p.width)
+    for (int64_t k = 0; k < depth; ++k) std::fill(dst + k * p.width + count, dst + (k + 1) * p.width, T{});
+}
+
+constexpr int64_t lines_ahead = 8;
+template <class T, class From>
+HWY_INLINE void pack(const Operand& o, const WidePart& p, const From* elements, T* dst) {
+  if constexpr (std::is_same_v<T, From>)
+    if (o.bounds.empty() && o.step[2] == 1 && o.step[1] != 1) return pack_transposed(o, p, dst);
+  const Stretches stretches = stretches_of(o, p);
+  const bool lines = stretches.count == 1 && stretches.all[0].step == 1;
+  const auto batch = static_cast<size_t>(p.batch);
+  const int64_t* at = o.offsets[1].data();
+  // Whatever is outside has no place in memory, but a number. What wraps around does so twice.
+  const auto place = [&](int64_t i, int64_t k) {
+    return static_cast<int64_t>(static_cast<uint64_t>(o.offset) + static_cast<uint64_t>(o.offsets[0][batch]) +
+                                static_cast<uint64_t>(at[i]) +
+                                static_cast<uint64_t>(o.offsets[2][static_cast<size_t>(k)]));
+  };
+  for (int64_t k = p.k0; k < p.k1; ++k, dst += p.width) {
+    if (lines && o.bounds.empty()) {  // of a matrix are pages apart, which the hardware does not see coming
+      const From* ahead = elements + place(p.i0, std::min(k + lines_ahead, p.k1 - 1));
+      for (int64_t i = 0; i < p.i1 - p.i0; i += 8) __builtin_prefetch(ahead + i);
+    }
+    const auto inside = [&](int64_t i) {
+      for (const Operand::Bound& bound : o.bounds) {
+        const int64_t value =
+            bound.values[0][batch] + bound.values[1][static_cast<size_t>(i)] + bound.values[2][static_cast<size_t>(k)];
+        if (value < 0 || value >= bound.limit) return false;
+      }
+      return true;
+    };
+    for (int s = 0; s < stretches.count; ++s) {
+      auto [begin, end, step] = stretches.all[s];
+      T *first = dst + (begin - p.i0), *behind = dst + (end - p.i0);
+      if (!o.bounds.empty()) {
+        while (begin < end && !inside(begin)) ++begin, *first++ = 0;
+        while (begin < end && !inside(end - 1)) --end, *--behind = 0;
+      }
+      if (begin < end) copy_stretch(elements + place(begin, k), step, end - begin, first);
+    }
+    if (p.i1 - p.i0 < p.width) std::fill(dst + (p.i1 - p.i0), dst + p.width, T{});
+  }
+}
+
+void pack_doubles(const Operand& o, const WidePart& p, double* dst) {
+  pack(o, p, reinterpret_cast<const double*>(o.data), dst);
+}
+void pack_integers(const Operand& o, const WidePart& p, int64_t* dst) {
+  switch (o.dtype) {
+    case DType::i64:
+      return pack(o, p, reinterpret_cast<const int64_t*>(o.data), dst);
+    case DType::i32:
+      return pack(o, p, reinterpret_cast<const int32_t*>(o.data), dst);
+    case DType::i16:
+      return pack(o, p, reinterpret_cast<const int16_t*>(o.data), dst);
+    case DType::i8:
+      return pack(o, p, reinterpret_cast<const int8_t*>(o.data), dst);
+    default:  // u8 and boolean
+      return pack(o, p, reinterpret_cast<const uint8_t*>(o.data), dst);
+  }
+}
+
+void multiply_doubles(const WideBlock<double>& t) { multiply(t); }
+void multiply_integers(const WideBlock<int64_t>& t) { multiply(t); }
+int64_t columns_of_tile() { return width; }
+int64_t rows_of_tile() { return tile_rows; }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace npusim::cpu
@@ -91,59 +306,124 @@ HWY_AFTER_NAMESPACE();
 namespace npusim::cpu {
 HWY_EXPORT(multiply_doubles);
 HWY_EXPORT(multiply_integers);
+HWY_EXPORT(pack_doubles);
+HWY_EXPORT(pack_integers);
 HWY_EXPORT(columns_of_tile);
+HWY_EXPORT(rows_of_tile);
 
 namespace {
 
-constexpr int64_t block_depth = 256, most_panels = 8, most_rows = 512;  // of a block
+constexpr int64_t panel_values = 3072, block_values = 1 << 15;  // packed: in L1, and in L2
+constexpr int64_t most_panels = 16;                             // of a block, whose rows are packed for it
 constexpr int64_t least_rows = 4, least_columns = 4, least_depth = 4;
 
-void multiply(const WideTile<double>& t) { HWY_DYNAMIC_DISPATCH(multiply_doubles)(t); }
-void multiply(const WideTile<int64_t>& t) { HWY_DYNAMIC_DISPATCH(multiply_integers)(t); }
+void multiply(const WideBlock<double>& t) { HWY_DYNAMIC_DISPATCH(multiply_doubles)(t); }
+void multiply(const WideBlock<int64_t>& t) { HWY_DYNAMIC_DISPATCH(multiply_integers)(t); }
+void pack(const Operand& o, const WidePart& p, double* dst) { HWY_DYNAMIC_DISPATCH(pack_doubles)(o, p, dst); }
+void pack(const Operand& o, const WidePart& p, int64_t* dst) { HWY_DYNAMIC_DISPATCH(pack_integers)(o, p, dst); }
 
-// A reduction that sums products of two loads, and the dimensions that they have.
+// A reduction that sums products of two operands, and the dimensions that they have.
 struct SumOfProducts {
   size_t at = 0;  // the expression
-  const Access *a = nullptr, *b = nullptr;
+  Access a, b;    // of the rows, of the columns
   ProductAxes axes;
 };
 
-bool is_plain(const Kernel& k, const Access& a, Scalar sum) {
-  const DType dtype = k.args[static_cast<size_t>(a.arg)].dtype;
-  const bool fits = sum == Scalar::f64 ? dtype == DType::f64 : !is_float(dtype);
-  return a.guards.empty() && a.terms.empty() && fits;
+// Whether a guard holds wherever another does.
+bool follows(const Guard& guard, const Guard& from) {
+  constexpr int64_t large = int64_t{1} << 50;  // conditions have no such offsets
+  if (from.limit > large || from.offset < -large || from.offset > large) return false;
+  const auto opposite = [](int64_t a, int64_t b) { return static_cast<uint64_t>(a) + static_cast<uint64_t>(b) == 0; };
+  const bool negated = std::equal(guard.coeffs.begin(), guard.coeffs.end(), from.coeffs.begin(), opposite);
+  const int64_t sum = guard.offset + from.offset, difference = guard.offset - from.offset, most = from.limit - 1;
+  return (guard.coeffs == from.coeffs && difference >= 0 && difference + most < guard.limit) ||
+         (negated && sum - most >= 0 && sum < guard.limit);
+}
+
+// What a load reads, 0 where its guards or the condition that selects it do not hold. Of a kernel whose conditions are
+// found.
+std::optional<Access> operand_access(const Kernel& k, int32_t at, Scalar sum) {
+  const auto expr = [&](int32_t i) -> const Expr& { return k.exprs[static_cast<size_t>(i)]; };
+  const auto access = [&](int32_t i) -> const Access& { return k.accesses[static_cast<size_t>(expr(i).integer)]; };
+  int32_t condition = -1;
+  if (expr(at).op == ExprOp::select) {
+    const Expr& other = expr(expr(at).in[2]);
+    if (other.op != ExprOp::constant || other.number != 0 || other.integer != 0) return std::nullopt;
+    condition = expr(at).in[0], at = expr(at).in[1];
+    if (!is_condition(expr(condition))) return std::nullopt;
+  }
+  if (expr(at).op != ExprOp::load || is_condition(expr(at))) return std::nullopt;
+  Access found = access(at);
+  const DType dtype = k.args[static_cast<size_t>(found.arg)].dtype;
+  if (!found.terms.empty() || (sum == Scalar::f64 ? dtype != DType::f64 : is_float(dtype))) return std::nullopt;
+  if (condition < 0) return found;
+  const size_t own = found.guards.size();
+  for (const Guard& guard : access(condition).guards) {
+    const auto held = found.guards.begin() + static_cast<std::ptrdiff_t>(own);
+    if (std::any_of(found.guards.begin(), held, [&](const Guard& from) { return follows(guard, from); })) continue;
+    found.guards.push_back(guard);
+    found.guards.back().stride = 0;
+  }
+  return found;
+}
+
+// The rows and the columns are such that columns lie side by side in the result, and dimensions of the columns around
+// the rows of it are of the batch where enough columns are left: an image's batch.
+void arrange(const Kernel& k, SumOfProducts& s) {
+  constexpr int64_t enough_columns = 96;
+  const std::vector<int64_t>& to = k.stores[0].access.strides;
+  const auto step = [&](int d) { return to[static_cast<size_t>(d)]; };
+  const auto neighbours = [&](const Axis& axis) {
+    int64_t least = 0;
+    for (size_t i = 0; i < axis.dims.size(); ++i)
+      if (axis.extents[i] > 1) least = step(axis.dims[i]);
+    return least == 1;
+  };
+  ProductAxes& x = s.axes;
+  if (neighbours(x.rows) && !neighbours(x.columns)) std::swap(s.a, s.b), std::swap(x.rows, x.columns);
+  int64_t rows_step = 0;
+  for (const int d : x.rows.dims) rows_step = std::max(rows_step, step(d));
+  while (x.columns.dims.size() > 1 && step(x.columns.dims[0]) > rows_step &&
+         x.columns.size() / x.columns.extents[0] >= enough_columns) {
+    std::vector<int> batch = x.batch.dims, columns(x.columns.dims.begin() + 1, x.columns.dims.end());
+    batch.push_back(x.columns.dims[0]);
+    std::sort(batch.begin(), batch.end());
+    x.batch = make_axis(k.space, std::move(batch)), x.columns = make_axis(k.space, std::move(columns));
+  }
 }
 
 std::optional<SumOfProducts> match(const Kernel& k) {
-  const auto expr = [&](int32_t i) -> const Expr& { return k.exprs[static_cast<size_t>(i)]; };
-  std::optional<SumOfProducts> found;
-  for (size_t i = 0; i < k.exprs.size(); ++i) {
-    const Expr& e = k.exprs[i];
-    if (e.op == ExprOp::scan || e.op == ExprOp::order) return std::nullopt;
-    if (e.op != ExprOp::reduce) continue;
-    const bool wide = e.type == Scalar::f64 || e.type == Scalar::i64;
-    if (found || !wide || e.reduction != Reduction::sum || expr(e.in[0]).op != ExprOp::mul) return std::nullopt;
-    const Expr &a = expr(expr(e.in[0]).in[0]), &b = expr(expr(e.in[0]).in[1]);
-    if (a.op != ExprOp::load || b.op != ExprOp::load) return std::nullopt;
-    found =
-        SumOfProducts{i, &k.accesses[static_cast<size_t>(a.integer)], &k.accesses[static_cast<size_t>(b.integer)], {}};
-    if (!is_plain(k, *found->a, e.type) || !is_plain(k, *found->b, e.type)) return std::nullopt;
-  }
-  if (!found) return std::nullopt;
+  const auto is_reduction = [](const Expr& e) { return e.op == ExprOp::reduce; };
+  const auto first = std::find_if(k.exprs.begin(), k.exprs.end(), is_reduction);
+  if (k.stores.empty() || first == k.exprs.end() || std::any_of(first + 1, k.exprs.end(), is_reduction) ||
+      std::any_of(k.exprs.begin(), k.exprs.end(),
+                  [](const Expr& e) { return e.op == ExprOp::scan || e.op == ExprOp::order; }))
+    return std::nullopt;
+  const bool wide = first->type == Scalar::f64 || first->type == Scalar::i64;
+  if (!wide || first->reduction != Reduction::sum || k.exprs[static_cast<size_t>(first->in[0])].op != ExprOp::mul)
+    return std::nullopt;
+  Kernel found = k;
+  find_conditions(found);
+  const Expr& sum = *std::find_if(found.exprs.begin(), found.exprs.end(), is_reduction);
+  const Expr& product = found.exprs[static_cast<size_t>(sum.in[0])];
+  const auto a = operand_access(found, product.in[0], sum.type), b = operand_access(found, product.in[1], sum.type);
+  if (!a || !b) return std::nullopt;
+  SumOfProducts sums{static_cast<size_t>(first - k.exprs.begin()), *a, *b, {}};
   std::vector<int> batch, rows, columns, depth;
   for (int d = 0; d < static_cast<int>(k.space.size()); ++d) {
-    const bool a = depends_on(*found->a, d), b = depends_on(*found->b, d);
+    const bool of_a = depends_on(sums.a, d), of_b = depends_on(sums.b, d);
     if (d >= static_cast<int>(k.space.size()) - k.row_dims)
       depth.push_back(d);
-    else if (a || b)
-      (a && b ? batch : a ? rows : columns).push_back(d);
+    else if (of_a || of_b)
+      (of_a && of_b ? batch : of_a ? rows : columns).push_back(d);
   }
   const auto axis = [&](std::vector<int> dims) { return make_axis(k.space, std::move(dims)); };
-  found->axes = {axis(batch), axis(rows), axis(columns), axis(depth)};
-  const ProductAxes& x = found->axes;
+  sums.axes = {axis(batch), axis(rows), axis(columns), axis(depth)};
+  const ProductAxes& x = sums.axes;
   if (x.rows.size() < least_rows || x.columns.size() < least_columns || x.depth.size() < least_depth)
     return std::nullopt;
-  return found;
+  arrange(k, sums);
+  return sums;
 }
 
 // Where a dimension's sums lie, which are [batch][rows][columns].
@@ -179,40 +459,49 @@ std::optional<Kernel> rest_of(const Kernel& k, const SumOfProducts& sums) {
   return rest;
 }
 
-// Calls body with a pointer to the elements of an operand, of their own type.
-template <class Body>
-void with_elements(const Operand& o, Body&& body) {
-  switch (o.dtype) {
-    case DType::f64:
-      return body(reinterpret_cast<const double*>(o.data));
-    case DType::i64:
-      return body(reinterpret_cast<const int64_t*>(o.data));
-    case DType::i32:
-      return body(reinterpret_cast<const int32_t*>(o.data));
-    case DType::i16:
-      return body(reinterpret_cast<const int16_t*>(o.data));
-    case DType::i8:
-      return body(reinterpret_cast<const int8_t*>(o.data));
-    default:  // u8 and boolean
-      return body(reinterpret_cast<const uint8_t*>(o.data));
+// The operand with its guards' part of addresses in its offsets, and without bounds that hold everywhere.
+Operand wide_operand(const Kernel& kernel, const Access& access, const Axis& axis, const ProductAxes& axes,
+                     std::span<const Binding> args) {
+  const auto arg = static_cast<size_t>(access.arg);
+  Operand o = make_operand(access, kernel.args[arg].dtype, args[arg].data, {axes.batch, axis, axes.depth});
+  for (const Operand::Bound& bound : o.bounds) {
+    if (bound.stride == 0) continue;
+    o.step = {-1, -1, -1};
+    for (size_t axis = 0; axis < 3; ++axis)
+      for (size_t i = 0; i < o.offsets[axis].size(); ++i)
+        o.offsets[axis][i] =
+            static_cast<int64_t>(static_cast<uint64_t>(o.offsets[axis][i]) +
+                                 static_cast<uint64_t>(bound.stride) * static_cast<uint64_t>(bound.values[axis][i]));
   }
+  std::erase_if(o.bounds, [](const Operand::Bound& bound) {
+    int64_t low = 0, high = 0;
+    for (const std::vector<int64_t>& values : bound.values) {
+      const auto [least, most] = std::minmax_element(values.begin(), values.end());
+      low += *least, high += *most;
+    }
+    return low >= 0 && high < bound.limit;
+  });
+  return o;
 }
 
-// dst[(k - k0)·width + (i - i0)] for i in [i0, i0 + width), zeros behind the axis.
-template <class T>
-void pack_wide(const Operand& o, int64_t batch, int64_t i0, int64_t width, int64_t k0, int64_t k1, T* dst) {
-  const int64_t there = std::min(width, o.size(1) - i0), base = o.offset + o.offsets[0][static_cast<size_t>(batch)];
-  const int64_t *at = o.offsets[1].data() + i0, *deep = o.offsets[2].data();
-  with_elements(o, [&](const auto* elements) {
-    for (int64_t k = k0; k < k1; ++k, dst += width) {
-      const auto* from = elements + base + deep[k];
-      if (o.step[1] == 1)
-        for (int64_t i = 0; i < there; ++i) dst[i] = static_cast<T>(from[at[0] + i]);
-      else
-        for (int64_t i = 0; i < there; ++i) dst[i] = static_cast<T>(from[at[i]]);
-      std::fill(dst + there, dst + width, T{});
-    }
-  });
+// The argument whose memory the sums may be in before what is made of them is stored there, in the same order; -1:
+// none.
+int result_for_sums(const Kernel& rest, std::span<const Binding> args) {
+  if (rest.stores.size() != 1) return -1;
+  const Access &to = rest.stores[0].access, &from = rest.accesses.back();
+  const size_t arg = static_cast<size_t>(to.arg), bytes = static_cast<size_t>(rest.args[arg].elements) * 8;
+  const KernelArg &result = rest.args[arg], &leaf = rest.args.back();
+  if (dtype_size(result.dtype) != 8 || result.dtype != leaf.dtype || result.elements != leaf.elements) return -1;
+  if (to.offset != 0 || !to.guards.empty() || !to.terms.empty()) return -1;
+  for (size_t d = 0; d < rest.space.size(); ++d)
+    if (rest.space[d] > 1 && to.strides[d] != from.strides[d]) return -1;
+  const auto* begin = static_cast<const std::byte*>(args[arg].data);
+  for (size_t i = 0; i < args.size(); ++i) {
+    const auto* other = static_cast<const std::byte*>(args[i].data);
+    const size_t other_bytes = static_cast<size_t>(rest.args[i].elements) * dtype_size(rest.args[i].dtype);
+    if (i != arg && other < begin + bytes && begin < other + other_bytes) return -1;
+  }
+  return static_cast<int>(arg);
 }
 
 template <class T>
@@ -225,37 +514,29 @@ class WideStep final : public BoundStep {
         columns_(sums.axes.columns.size()),
         depth_(sums.axes.depth.size()),
         width_(HWY_DYNAMIC_DISPATCH(columns_of_tile)()),
+        tile_rows_(HWY_DYNAMIC_DISPATCH(rows_of_tile)()),
         rest_kernel_(std::move(rest)),
-        rest_(rest_kernel_, threads) {
-    const auto operand = [&](const Access& access, const Axis& axis) {
-      const auto arg = static_cast<size_t>(access.arg);
-      return make_operand(access, kernel.args[arg].dtype, args[arg].data, {sums.axes.batch, axis, sums.axes.depth});
-    };
-    a_ = operand(*sums.a, sums.axes.rows), b_ = operand(*sums.b, sums.axes.columns);
+        a_(wide_operand(kernel, sums.a, sums.axes.rows, sums.axes, args)),
+        b_(wide_operand(kernel, sums.b, sums.axes.columns, sums.axes, args)) {
     for (const Binding& binding : args) args_.push_back(binding.data);
-    args_.push_back(nullptr);
-    block_columns_ = std::min(most_panels, ceil_div(columns_, width_)) * width_;
-    column_blocks_ = ceil_div(columns_, block_columns_);
-    const int64_t shares = ceil_div(threads_, batches_ * column_blocks_);
-    block_rows_ = std::min(most_rows, ceil_div(ceil_div(rows_, shares), tile_rows) * tile_rows);
-    row_blocks_ = ceil_div(rows_, block_rows_);
-    sums_bytes_ = (batches_ * rows_ * columns_ * 8 + 63) / 64 * 64;
-    thread_values_ = block_depth * (block_columns_ + tile_rows) + tile_rows * width_;
-    scratch_bytes_ = static_cast<size_t>(sums_bytes_ + threads_ * thread_values_ * 8);
+    const int result = result_for_sums(rest_kernel_, args);
+    in_result_ = result >= 0;
+    args_.push_back(in_result_ ? args_[static_cast<size_t>(result)] : nullptr);
+    if (!in_result_ || rest_kernel_.exprs.size() > 1) rest_.emplace(rest_kernel_, threads);
+    cut_in_blocks();
   }
 
   void run() override {
     const int64_t blocks = batches_ * column_blocks_ * row_blocks_;
     on_threads(threads_, [&](int thread) {
       for (int64_t i = blocks * thread / threads_; i < blocks * (thread + 1) / threads_; ++i)
-        block(i / (column_blocks_ * row_blocks_), i / row_blocks_ % column_blocks_ * block_columns_,
-              i % row_blocks_ * block_rows_, thread);
+        block(i / (column_blocks_ * row_blocks_), i / row_blocks_ % column_blocks_, i % row_blocks_, thread);
     });
-    if (!rest_.run(args_.data())) fail(ErrorKind::bad_input, "{}", rest_.trap_message());
+    if (rest_ && !rest_->run(args_.data())) fail(ErrorKind::bad_input, "{}", rest_->trap_message());
   }
   void set_scratch(void* scratch) override {
     BoundStep::set_scratch(scratch);
-    args_.back() = scratch_;
+    if (!in_result_) args_.back() = scratch_;
   }
   std::string describe() const override {
     return fmt::format("products {}x{}x{}x{} {}", batches_, rows_, columns_, depth_,
@@ -263,48 +544,57 @@ class WideStep final : public BoundStep {
   }
 
  private:
-  // The sums of rows from r0 and columns from c0 on.
-  void block(int64_t batch, int64_t c0, int64_t r0, int thread) {
-    T* b = reinterpret_cast<T*>(scratch_ + sums_bytes_) + thread * thread_values_;
-    T *a = b + block_depth * block_columns_, *part = a + block_depth * tile_rows;
-    const int64_t r1 = std::min(rows_, r0 + block_rows_), c1 = std::min(columns_, c0 + block_columns_);
-    T* sums = reinterpret_cast<T*>(scratch_) + batch * rows_ * columns_;
-    for (int64_t k0 = 0; k0 < depth_; k0 += block_depth) {
-      const int64_t k1 = std::min(depth_, k0 + block_depth);
-      for (int64_t c = c0; c < c1; c += width_) pack_wide(b_, batch, c, width_, k0, k1, b + (c - c0) * block_depth);
-      for (int64_t r = r0; r < r1; r += tile_rows) {
-        pack_wide(a_, batch, r, tile_rows, k0, k1, a);
-        for (int64_t c = c0; c < c1; c += width_) {
-          const int64_t rows = std::min(tile_rows, r1 - r), columns = std::min(width_, c1 - c);
-          T* to = sums + r * columns_ + c;
-          WideTile<T> tile{a, b + (c - c0) * block_depth, k1 - k0, to, columns_, k0 > 0};
-          const bool whole = rows == tile_rows && columns == width_;
-          if (!whole) tile.c = part, tile.ldc = width_, tile.add = false;
-          multiply(tile);
-          if (!whole) add_part(part, rows, columns, to, k0 > 0);
-        }
+  // The depth is cut the same for any number of threads: sums are those of its slices.
+  void cut_in_blocks() {
+    slices_ = ceil_div(depth_, panel_values / width_);
+    const int64_t slice = ceil_div(depth_, slices_), panels = ceil_div(columns_, width_);
+    const int64_t tiles = ceil_div(rows_, tile_rows_), most_rows = block_values / slice;
+    const int64_t shares = threads_ / std::gcd(batches_, int64_t{threads_});  // of a batch
+    row_blocks_ = ceil_div(rows_, most_rows);
+    column_blocks_ = std::max(ceil_div(panels, most_panels), panels > tiles ? std::min(panels, shares) : 1);
+    if (panels <= tiles) row_blocks_ = std::max(row_blocks_, std::min(tiles, shares));
+    const int64_t row_values = ceil_div(rows_, row_blocks_) * slice;
+    panels_at_ = ceil_div(row_values, 8) * 8;
+    thread_values_ = panels_at_ + ceil_div(slice * width_, 8) * 8;
+    const int64_t sums = in_result_ ? 0 : ceil_div(batches_ * rows_ * columns_, 8) * 8;
+    sums_bytes_ = sums * 8;
+    scratch_bytes_ = static_cast<size_t>(sums_bytes_ + threads_ * thread_values_ * 8);
+  }
+
+  void block(int64_t batch, int64_t column_block, int64_t row_block, int thread) {
+    T* a = reinterpret_cast<T*>(scratch_ + sums_bytes_) + thread * thread_values_;
+    T* panel = a + panels_at_;
+    const int64_t panels = ceil_div(columns_, width_), r0 = rows_ * row_block / row_blocks_,
+                  rows = rows_ * (row_block + 1) / row_blocks_ - r0;
+    T* sums = static_cast<T*>(args_.back()) + (batch * rows_ + r0) * columns_;
+    for (int64_t slice = 0; slice < slices_; ++slice) {
+      const int64_t k0 = depth_ * slice / slices_, k1 = depth_ * (slice + 1) / slices_;
+      pack_rows(batch, r0, rows, k0, k1, a);
+      for (int64_t p = panels * column_block / column_blocks_; p < panels * (column_block + 1) / column_blocks_; ++p) {
+        const int64_t c = p * width_, columns = std::min(width_, columns_ - c);
+        pack(b_, {batch, c, c + columns, k0, k1, width_}, panel);
+        multiply({a, panel, rows, columns, k1 - k0, sums + c, columns_, slice > 0});
       }
     }
   }
-  void add_part(const T* part, int64_t rows, int64_t columns, T* to, bool add) const {
-    using Sum = std::conditional_t<std::is_floating_point_v<T>, T, uint64_t>;  // which wraps around
-    for (int64_t r = 0; r < rows; ++r)
-      for (int64_t c = 0; c < columns; ++c) {
-        const auto sum = static_cast<Sum>(part[r * width_ + c]);
-        T& there = to[r * columns_ + c];
-        there = static_cast<T>(add ? static_cast<Sum>(there) + sum : sum);
-      }
+  void pack_rows(int64_t batch, int64_t r0, int64_t rows, int64_t k0, int64_t k1, T* a) const {
+    const int64_t tiles = ceil_div(rows, tile_rows_);
+    for (int64_t i = 0; i < tiles; ++i) {
+      const int64_t begin = rows * i / tiles, end = rows * (i + 1) / tiles;
+      pack(a_, {batch, r0 + begin, r0 + end, k0, k1, end - begin}, a + begin * (k1 - k0));
+    }
   }
 
   int threads_;
   int64_t batches_, rows_, columns_, depth_;
-  int64_t width_;  // of a tile
+  int64_t width_, tile_rows_;  // of a panel, of a tile
   Kernel rest_kernel_;
-  Loops rest_;
   Operand a_, b_;  // axes: batch, rows, depth; batch, columns, depth
   std::vector<void*> args_;
-  int64_t block_columns_ = 0, column_blocks_ = 0, block_rows_ = 0, row_blocks_ = 0;
-  int64_t sums_bytes_ = 0, thread_values_ = 0;
+  bool in_result_ = false;     // the sums are, instead of in scratch
+  std::optional<Loops> rest_;  // where that is more than the sums in the result
+  int64_t slices_ = 0, column_blocks_ = 0, row_blocks_ = 0;
+  int64_t sums_bytes_ = 0, panels_at_ = 0, thread_values_ = 0;  // of scratch
 };
 
 }  // namespace

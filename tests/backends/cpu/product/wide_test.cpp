@@ -1,6 +1,6 @@
 // Sums of products in float64 and int64 that run as products of matrices, against the scalar interpreter: sizes that
 // end in parts of tiles and blocks, every order of memory, dtypes, batches, what is done with the sums, special values,
-// and kernels that are left to loops.
+// convolutions, and kernels that are left to loops.
 #include "backends/cpu/product/wide.h"
 
 #include <limits>
@@ -37,36 +37,54 @@ Kernel products(const Form& f) {
   return k.finish("products");
 }
 
-bool run_as_interpreted(const Form& f, int threads) {
-  const Kernel kernel = products(f);
-  std::mt19937 random(static_cast<unsigned>(f.rows * 7 + f.columns));
-  std::vector<std::vector<std::byte>> memory;
+using Memory = std::vector<std::vector<std::byte>>;
+
+Memory random_memory(const Kernel& kernel, double scale, unsigned seed) {
+  std::mt19937 random(seed);
+  Memory memory;
   for (const KernelArg& arg : kernel.args) {
     memory.emplace_back(static_cast<size_t>(arg.elements) * dtype_size(arg.dtype) + 64);
     for (int64_t i = 0; i < arg.elements; ++i)
-      store_double(memory.back().data(), arg.dtype, i, std::normal_distribution<double>(0, f.scale)(random));
+      store_double(memory.back().data(), arg.dtype, i, std::normal_distribution<double>(0, scale)(random));
   }
-  if (f.special) {
-    store_double(memory[0].data(), f.a, 1, std::nan(""));
-    store_double(memory[1].data(), f.b, 2, -std::numeric_limits<double>::infinity());
-  }
-  std::vector<std::vector<std::byte>> expected = memory;
+  return memory;
+}
+void make_special(const Kernel& kernel, Memory& memory) {
+  store_double(memory[0].data(), kernel.args[0].dtype, 1, std::nan(""));
+  store_double(memory[1].data(), kernel.args[1].dtype, 2, -std::numeric_limits<double>::infinity());
+}
+
+Memory interpreted(const Kernel& kernel, Memory memory) {
   std::vector<void*> args;
-  for (auto& argument : expected) args.push_back(argument.data());
+  for (auto& argument : memory) args.push_back(argument.data());
   evaluate(kernel, args, false);
+  return memory;
+}
+
+// Whether the kernel is taken; then its result, the last argument, is the expected one, up to `unit`.
+bool run_as_expected(const Kernel& kernel, Memory memory, const Memory& expected, int threads, double unit) {
   if (!run_step(kernel, memory, threads, make_wide_step)) return false;
-  if (is_integer(f.out)) {
-    EXPECT_EQ(memory[3], expected[3]) << to_text(kernel);
+  const KernelArg& result = kernel.args.back();
+  if (is_integer(result.dtype)) {
+    EXPECT_EQ(memory.back(), expected.back()) << to_text(kernel);
     return true;
   }
-  for (int64_t i = 0; i < kernel.args[3].elements; ++i) {
-    const double want = load_double(expected[3].data(), f.out, i), got = load_double(memory[3].data(), f.out, i);
-    const double unit = static_cast<double>(f.depth) * f.scale * f.scale * 1e-15;
+  for (int64_t i = 0; i < result.elements; ++i) {
+    const double want = load_double(expected.back().data(), result.dtype, i),
+                 got = load_double(memory.back().data(), result.dtype, i);
     const bool same = want == got || (std::isnan(want) && std::isnan(got)) || std::fabs(want - got) <= unit;
     EXPECT_TRUE(same) << i << ": " << got << ", expected " << want << "\n" << to_text(kernel);
     if (!same) break;
   }
   return true;
+}
+
+bool run_as_interpreted(const Form& f, int threads) {
+  const Kernel kernel = products(f);
+  Memory memory = random_memory(kernel, f.scale, static_cast<unsigned>(f.rows * 7 + f.columns));
+  if (f.special) make_special(kernel, memory);
+  const double unit = static_cast<double>(f.depth) * f.scale * f.scale * 1e-15;
+  return run_as_expected(kernel, memory, interpreted(kernel, memory), threads, unit);
 }
 
 TEST(WideProducts, AreThoseOfTheInterpreter) {
@@ -108,6 +126,119 @@ TEST(WideProducts, OfFewRowsAreLeftToLoops) {
   EXPECT_FALSE(run_as_interpreted({.rows = 3}, 1));
   EXPECT_FALSE(run_as_interpreted({.columns = 2}, 1));
   EXPECT_FALSE(run_as_interpreted({.a = DType::f32, .b = DType::f32, .out = DType::f32}, 1));
+}
+
+// Of images of one size in both directions, and of what is between them.
+struct ConvForm {
+  int64_t batch = 1, groups = 1, in = 3, out = 5, height = 9, width = 11, taps = 3, stride = 1, dilation = 1, pad = 1;
+  DType dtype = DType::f64;
+  bool channels_last = false, relu = false, special = false;
+};
+
+int64_t extent_of(const ConvForm& f, int64_t size) {
+  return (size + 2 * f.pad - f.dilation * (f.taps - 1) - 1) / f.stride + 1;
+}
+
+Kernel convolution(const ConvForm& f) {
+  const int64_t rows = extent_of(f, f.height), columns = extent_of(f, f.width);
+  KernelBuilder k({f.batch, f.groups, f.out, rows, columns, f.in, f.taps, f.taps}, 3);
+  const Affine in = k.dim(1) * f.in + k.dim(5), out = k.dim(1) * f.out + k.dim(2);
+  const Affine y = k.dim(3) * f.stride + k.dim(6) * f.dilation + -f.pad,
+               x = k.dim(4) * f.stride + k.dim(7) * f.dilation + -f.pad;
+  const auto order = [&](Coord n, Coord c, Coord i, Coord j) {
+    return f.channels_last ? Coords{n, i, j, c} : Coords{n, c, i, j};
+  };
+  const auto shape = [&](int64_t channels, int64_t h, int64_t w) {
+    return f.channels_last ? Shape{f.batch, h, w, channels} : Shape{f.batch, channels, h, w};
+  };
+  const int image = k.input({f.dtype, shape(f.groups * f.in, f.height, f.width)});
+  const int weight = k.input({f.dtype, {f.groups * f.out, f.in, f.taps, f.taps}});
+  const int bias = k.input({f.dtype, {f.groups * f.out}});
+  const int result = k.output({f.dtype, shape(f.groups * f.out, rows, columns)});
+  const Ex inside = k.integer(1, Scalar::boolean) && k.in_bounds(y, f.height) && k.in_bounds(x, f.width);
+  const Ex pixel = select(inside, k.load(image, order(Coord(k.dim(0)), Coord(in), Coord(y), Coord(x))), 0);
+  Ex sum = k.reduce(Reduction::sum,
+                    pixel * k.load(weight, Coords{Coord(out), Coord(k.dim(5)), Coord(k.dim(6)), Coord(k.dim(7))}));
+  if (f.relu) sum = max(sum + k.load(bias, Coords{Coord(out)}), 0);
+  k.store(result, order(Coord(k.dim(0)), Coord(out), Coord(k.dim(3)), Coord(k.dim(4))), sum);
+  return k.finish("convolution");
+}
+
+void expect_as_interpreted(const ConvForm& f, int threads) {
+  const Kernel kernel = convolution(f);
+  Memory memory = random_memory(kernel, 2, static_cast<unsigned>(f.height * 7 + f.out));
+  if (f.special) make_special(kernel, memory);
+  const Memory expected = interpreted(kernel, memory);
+  const double unit = static_cast<double>(f.in * f.taps * f.taps) * 4e-15;
+  on_every_instruction_set([&] { EXPECT_TRUE(run_as_expected(kernel, memory, expected, threads, unit)); });
+}
+
+TEST(WideProducts, OfConvolutions) {
+  for (const bool channels_last : {false, true})
+    for (const int64_t stride : {1, 2})
+      for (const int64_t dilation : {1, 2})
+        for (const int64_t pad : {0, 1, 3}) {
+          ConvForm f{.stride = stride, .dilation = dilation, .pad = pad, .channels_last = channels_last};
+          expect_as_interpreted(f, 1);
+          f.in = 2, f.special = f.relu = true, f.batch = 2, f.groups = 3, f.out = 4;
+          expect_as_interpreted(f, 2);
+        }
+  expect_as_interpreted({.batch = 3, .in = 2, .out = 9, .height = 13, .width = 14}, 3);     // a batch of images
+  expect_as_interpreted({.batch = 2, .in = 1, .height = 40, .width = 42, .stride = 3}, 2);  // several panels
+  expect_as_interpreted({.in = 60, .out = 9, .height = 6, .width = 5}, 2);  // several slices of the depth
+  expect_as_interpreted({.in = 4, .out = 6, .taps = 1, .pad = 0}, 2);
+  expect_as_interpreted({.in = 4, .out = 6, .taps = 1, .pad = 2, .relu = true}, 1);
+  expect_as_interpreted({.height = 5, .width = 4, .taps = 7, .pad = 3}, 1);
+  expect_as_interpreted({.dtype = DType::i64, .relu = true}, 2);
+  expect_as_interpreted({.stride = 2, .dtype = DType::i32}, 2);
+}
+
+// An image that a condition cuts off within its memory.
+TEST(WideProducts, OfWhatIsWithinACondition) {
+  KernelBuilder k({6, 30, 40}, 1);
+  const int a = k.input({DType::f64, {6, 40}}), b = k.input({DType::f64, {30, 40}});
+  const int c = k.output({DType::f64, {6, 30}});
+  const Ex some = select(k.in_bounds(k.dim(1) * 2 + k.dim(2) + -20, 50), k.load(b, Coords{k.dim(1), k.dim(2)}), 0);
+  k.store(c, Coords{k.dim(0), k.dim(1)}, k.reduce(Reduction::sum, k.load(a, Coords{k.dim(0), k.dim(2)}) * some));
+  const Kernel kernel = k.finish("within");
+  const Memory memory = random_memory(kernel, 2, 3), expected = interpreted(kernel, memory);
+  on_every_instruction_set([&] { EXPECT_TRUE(run_as_expected(kernel, memory, expected, 2, 1e-12)); });
+}
+
+TEST(WideProducts, AreTheSameForAnyNumberOfThreads) {
+  for (const ConvForm& f : {ConvForm{.batch = 2, .out = 17, .height = 40, .width = 33, .relu = true},
+                            ConvForm{.in = 40, .out = 90, .height = 6, .width = 7}}) {
+    const Kernel kernel = convolution(f);
+    const Memory start = random_memory(kernel, 1, 5);
+    Memory one = start;
+    EXPECT_TRUE(run_step(kernel, one, 1, make_wide_step));
+    for (const int threads : {2, 3, 5, 8}) {
+      Memory some = start;
+      EXPECT_TRUE(run_step(kernel, some, threads, make_wide_step));
+      EXPECT_EQ(some.back(), one.back()) << threads;
+    }
+  }
+}
+
+// Sums whose result has the memory of what their epilogue reads are not made there.
+TEST(WideProducts, OfWhichTheResultIsInPlaceOfAnOperand) {
+  KernelBuilder k({12, 13, 20}, 1);
+  const int a = k.input({DType::f64, {12, 20}}), b = k.input({DType::f64, {13, 20}});
+  const int c = k.input({DType::f64, {12, 13}}), out = k.output({DType::f64, {12, 13}});
+  const Ex sum =
+      k.reduce(Reduction::sum, k.load(a, Coords{k.dim(0), k.dim(2)}) * k.load(b, Coords{k.dim(1), k.dim(2)}));
+  k.store(out, Coords{k.dim(0), k.dim(1)}, sum + k.load(c, Coords{k.dim(0), k.dim(1)}));
+  const Kernel kernel = k.finish("added");
+  Memory memory = random_memory(kernel, 1, 7), apart = memory;
+  ASSERT_TRUE(run_step(kernel, apart, 1, make_wide_step));
+  std::vector<Binding> bindings;
+  for (const size_t i : {0, 1, 2, 2}) bindings.push_back({memory[i].data(), false});
+  const std::unique_ptr<BoundStep> step = make_wide_step(kernel, bindings, Context{});
+  ASSERT_TRUE(step);
+  std::vector<std::byte> scratch(step->scratch_bytes() + 64);
+  step->set_scratch(reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(scratch.data()) + 63) / 64 * 64));
+  step->run();
+  EXPECT_EQ(memory[2], apart[3]);
 }
 
 }  // namespace
