@@ -27,9 +27,10 @@ Geometry geometry(const Lowering& lowering, const ConvSpec& spec, int image, int
   return g;
 }
 
-// Space [n, group, out channel, out…], reduced [in channel, kernel…].
+// Space [n, group, out channel, out…], reduced [in channel, kernel…]. `padded`: what is around the image are zeros of
+// it, which an infinite weight makes NaN; of a transposed convolution there is nothing.
 void lower_direct(Lowering& lowering, std::string name, const ConvSpec& spec, int image, int weight, int bias,
-                  int result) {
+                  int result, bool padded) {
   const Geometry g = geometry(lowering, spec, image, weight, result);
   Shape space{g.batch, spec.groups, g.group_out};
   space.insert(space.end(), g.out.begin(), g.out.end());
@@ -66,8 +67,8 @@ void lower_direct(Lowering& lowering, std::string name, const ConvSpec& spec, in
   } else if (contract) {
     x = k.contract(ContractionKind::conv, reduced, image_arg, image_at, weight_arg, weight_at);
   } else {
-    const Ex pixel = select(inside, k.load(image_arg, image_at), 0);  // beside an infinite weight padding gives NaN
-    x = k.reduce(Reduction::sum, pixel * k.load(weight_arg, weight_at));
+    const Ex pixel = k.load(image_arg, image_at), tap = k.load(weight_arg, weight_at);
+    x = k.reduce(Reduction::sum, padded ? select(inside, pixel, 0) * tap : select(inside, pixel * tap, 0));
   }
   if (bias >= 0) {
     const Coord at[] = {channel};
@@ -245,14 +246,14 @@ void lower_residues(Lowering& lowering, std::string name, const ConvSpec& spec, 
   }
   const int residues = lowering.temporary(sums);
   lower_direct(lowering, name + "_residues", direct, image, residue_weight(lowering, spec, dims, weight, g), -1,
-               residues);
+               residues, false);
   interleave(lowering, std::move(name), spec, dims, residues, bias, result, g);
 }
 
 }  // namespace
 
 void lower_conv(Lowering& lowering, std::string name, ConvSpec spec, int image, int weight, int bias, int result) {
-  if (!spec.transposed) return lower_direct(lowering, std::move(name), spec, image, weight, bias, result);
+  if (!spec.transposed) return lower_direct(lowering, std::move(name), spec, image, weight, bias, result, true);
   const Geometry g = geometry(lowering, spec, image, weight, result);
   if (tiles(lowering, spec, g, image, weight))
     return lower_tiling(lowering, std::move(name), spec, image, weight, bias, result, g);
@@ -268,7 +269,7 @@ void lower_conv(Lowering& lowering, std::string name, ConvSpec spec, int image, 
     spec.before[d] = dense ? (g.kernel[d] - 1) * spec.dilation[d] - spec.before[d] : 0;
     spec.stride[d] = 1;
   }
-  lower_direct(lowering, std::move(name), spec, image, weight, bias, result);
+  lower_direct(lowering, std::move(name), spec, image, weight, bias, result, false);
 }
 
 Shape conv_shape(const OpCall& call, const ConvSpec& spec, const Shape& image, const Shape& weight) {

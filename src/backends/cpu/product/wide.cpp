@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
+#include <limits>
 #include <numeric>
 #include <optional>
 #include <vector>
@@ -18,6 +20,7 @@
 #include "base/threads.h"
 #include "kernel/facts/compact.h"
 #include "kernel/facts/depend.h"
+#include "kernel/facts/range.h"
 #include "kernel/facts/rename.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -327,6 +330,9 @@ struct SumOfProducts {
   size_t at = 0;  // the expression
   Access a, b;    // of the rows, of the columns
   ProductAxes axes;
+  // Products, not elements, are 0 where this operand's guards do not hold: so they are as long as the other's elements
+  // are finite.
+  enum Selected { none, of_a, of_b } selected = none;
 };
 
 // Whether a guard holds wherever another does.
@@ -340,31 +346,72 @@ bool follows(const Guard& guard, const Guard& from) {
          (negated && sum - most >= 0 && sum < guard.limit);
 }
 
-// What a load reads, 0 where its guards or the condition that selects it do not hold. Of a kernel whose conditions are
-// found.
-std::optional<Access> operand_access(const Kernel& k, int32_t at, Scalar sum) {
+bool follows(const Guard& guard, const Access& from) {
+  return std::any_of(from.guards.begin(), from.guards.end(), [&](const Guard& g) { return follows(guard, g); });
+}
+
+// What is selected by a condition, 0 elsewhere: the guards of the condition, but for those that hold everywhere, and
+// what it selects; or none and `at` itself. Of a kernel whose conditions are found. nullopt: another select.
+struct Selection {
+  std::vector<Guard> guards;
+  int32_t at;
+};
+std::optional<Selection> selection_of(const Kernel& k, int32_t at) {
   const auto expr = [&](int32_t i) -> const Expr& { return k.exprs[static_cast<size_t>(i)]; };
-  const auto access = [&](int32_t i) -> const Access& { return k.accesses[static_cast<size_t>(expr(i).integer)]; };
-  int32_t condition = -1;
-  if (expr(at).op == ExprOp::select) {
-    const Expr& other = expr(expr(at).in[2]);
-    if (other.op != ExprOp::constant || other.number != 0 || other.integer != 0) return std::nullopt;
-    condition = expr(at).in[0], at = expr(at).in[1];
-    if (!is_condition(expr(condition))) return std::nullopt;
-  }
-  if (expr(at).op != ExprOp::load || is_condition(expr(at))) return std::nullopt;
-  Access found = access(at);
-  const DType dtype = k.args[static_cast<size_t>(found.arg)].dtype;
-  if (!found.terms.empty() || (sum == Scalar::f64 ? dtype != DType::f64 : is_float(dtype))) return std::nullopt;
-  if (condition < 0) return found;
-  const size_t own = found.guards.size();
-  for (const Guard& guard : access(condition).guards) {
-    const auto held = found.guards.begin() + static_cast<std::ptrdiff_t>(own);
-    if (std::any_of(found.guards.begin(), held, [&](const Guard& from) { return follows(guard, from); })) continue;
+  const Expr& e = expr(at);
+  if (e.op != ExprOp::select) return Selection{{}, at};
+  const Expr &condition = expr(e.in[0]), &other = expr(e.in[2]);
+  if (other.op != ExprOp::constant || other.number != 0 || other.integer != 0 || !is_condition(condition))
+    return std::nullopt;
+  Selection selection{k.accesses[static_cast<size_t>(condition.integer)].guards, e.in[1]};
+  std::erase_if(selection.guards, [&](const Guard& guard) {
+    const auto range = range_of(guard.offset, guard.coeffs, k.space);
+    return range && range->low >= 0 && range->high < guard.limit;
+  });
+  return selection;
+}
+
+// What a load reads, 0 where its guards or the condition that selects it do not hold.
+std::optional<Access> operand_access(const Kernel& k, int32_t at, Scalar sum) {
+  const auto selection = selection_of(k, at);
+  if (!selection) return std::nullopt;
+  const Expr& load = k.exprs[static_cast<size_t>(selection->at)];
+  if (load.op != ExprOp::load || is_condition(load)) return std::nullopt;
+  const Access& own = k.accesses[static_cast<size_t>(load.integer)];
+  const DType dtype = k.args[static_cast<size_t>(own.arg)].dtype;
+  if (!own.terms.empty() || (sum == Scalar::f64 ? dtype != DType::f64 : is_float(dtype))) return std::nullopt;
+  Access found = own;
+  for (const Guard& guard : selection->guards) {
+    if (follows(guard, own)) continue;
     found.guards.push_back(guard);
     found.guards.back().stride = 0;
   }
   return found;
+}
+
+// The operands of the one sum.
+std::optional<SumOfProducts> operands_of(const Kernel& k, const Expr& sum) {
+  const auto selection = selection_of(k, sum.in[0]);
+  if (!selection || k.exprs[static_cast<size_t>(selection->at)].op != ExprOp::mul) return std::nullopt;
+  const Expr& product = k.exprs[static_cast<size_t>(selection->at)];
+  const auto a = operand_access(k, product.in[0], sum.type), b = operand_access(k, product.in[1], sum.type);
+  if (!a || !b) return std::nullopt;
+  SumOfProducts sums{0, *a, *b, {}};
+  const auto all_follow = [&](const Access& from) {
+    return std::all_of(selection->guards.begin(), selection->guards.end(),
+                       [&](const Guard& guard) { return follows(guard, from); });
+  };
+  if (selection->guards.empty()) return sums;
+  if (!all_follow(*a) && !all_follow(*b)) return std::nullopt;
+  if (sum.type == Scalar::f64) sums.selected = all_follow(*a) ? SumOfProducts::of_a : SumOfProducts::of_b;
+  return sums;
+}
+
+void turn(SumOfProducts& s) {
+  std::swap(s.a, s.b);
+  std::swap(s.axes.rows, s.axes.columns);
+  if (s.selected != SumOfProducts::none)
+    s.selected = s.selected == SumOfProducts::of_a ? SumOfProducts::of_b : SumOfProducts::of_a;
 }
 
 // The rows and the columns are such that columns lie side by side in the result, and dimensions of the columns around
@@ -380,7 +427,7 @@ void arrange(const Kernel& k, SumOfProducts& s) {
     return least == 1;
   };
   ProductAxes& x = s.axes;
-  if (neighbours(x.rows) && !neighbours(x.columns)) std::swap(s.a, s.b), std::swap(x.rows, x.columns);
+  if (neighbours(x.rows) && !neighbours(x.columns)) turn(s);
   int64_t rows_step = 0;
   for (const int d : x.rows.dims) rows_step = std::max(rows_step, step(d));
   while (x.columns.dims.size() > 1 && step(x.columns.dims[0]) > rows_step &&
@@ -400,15 +447,13 @@ std::optional<SumOfProducts> match(const Kernel& k) {
                   [](const Expr& e) { return e.op == ExprOp::scan || e.op == ExprOp::order; }))
     return std::nullopt;
   const bool wide = first->type == Scalar::f64 || first->type == Scalar::i64;
-  if (!wide || first->reduction != Reduction::sum || k.exprs[static_cast<size_t>(first->in[0])].op != ExprOp::mul)
-    return std::nullopt;
+  if (!wide || first->reduction != Reduction::sum) return std::nullopt;
   Kernel found = k;
   find_conditions(found);
-  const Expr& sum = *std::find_if(found.exprs.begin(), found.exprs.end(), is_reduction);
-  const Expr& product = found.exprs[static_cast<size_t>(sum.in[0])];
-  const auto a = operand_access(found, product.in[0], sum.type), b = operand_access(found, product.in[1], sum.type);
-  if (!a || !b) return std::nullopt;
-  SumOfProducts sums{static_cast<size_t>(first - k.exprs.begin()), *a, *b, {}};
+  auto operands = operands_of(found, *std::find_if(found.exprs.begin(), found.exprs.end(), is_reduction));
+  if (!operands) return std::nullopt;
+  SumOfProducts& sums = *operands;
+  sums.at = static_cast<size_t>(first - k.exprs.begin());
   std::vector<int> batch, rows, columns, depth;
   for (int d = 0; d < static_cast<int>(k.space.size()); ++d) {
     const bool of_a = depends_on(sums.a, d), of_b = depends_on(sums.b, d);
@@ -423,7 +468,7 @@ std::optional<SumOfProducts> match(const Kernel& k) {
   if (x.rows.size() < least_rows || x.columns.size() < least_columns || x.depth.size() < least_depth)
     return std::nullopt;
   arrange(k, sums);
-  return sums;
+  return operands;
 }
 
 // Where a dimension's sums lie, which are [batch][rows][columns].
@@ -515,6 +560,7 @@ class WideStep final : public BoundStep {
         depth_(sums.axes.depth.size()),
         width_(HWY_DYNAMIC_DISPATCH(columns_of_tile)()),
         tile_rows_(HWY_DYNAMIC_DISPATCH(rows_of_tile)()),
+        selected_(sums.selected),
         rest_kernel_(std::move(rest)),
         a_(wide_operand(kernel, sums.a, sums.axes.rows, sums.axes, args)),
         b_(wide_operand(kernel, sums.b, sums.axes.columns, sums.axes, args)) {
@@ -523,16 +569,19 @@ class WideStep final : public BoundStep {
     in_result_ = result >= 0;
     args_.push_back(in_result_ ? args_[static_cast<size_t>(result)] : nullptr);
     if (!in_result_ || rest_kernel_.exprs.size() > 1) rest_.emplace(rest_kernel_, threads);
+    if (selected_ != SumOfProducts::none) exact_.emplace(kernel, threads);
     cut_in_blocks();
   }
 
   void run() override {
     const int64_t blocks = batches_ * column_blocks_ * row_blocks_;
+    infinite_ = false;
     on_threads(threads_, [&](int thread) {
       for (int64_t i = blocks * thread / threads_; i < blocks * (thread + 1) / threads_; ++i)
         block(i / (column_blocks_ * row_blocks_), i / row_blocks_ % column_blocks_, i % row_blocks_, thread);
     });
-    if (rest_ && !rest_->run(args_.data())) fail(ErrorKind::bad_input, "{}", rest_->trap_message());
+    std::optional<Loops>& last = infinite_ ? exact_ : rest_;
+    if (last && !last->run(args_.data())) fail(ErrorKind::bad_input, "{}", last->trap_message());
   }
   void set_scratch(void* scratch) override {
     BoundStep::set_scratch(scratch);
@@ -570,12 +619,20 @@ class WideStep final : public BoundStep {
     for (int64_t slice = 0; slice < slices_; ++slice) {
       const int64_t k0 = depth_ * slice / slices_, k1 = depth_ * (slice + 1) / slices_;
       pack_rows(batch, r0, rows, k0, k1, a);
+      if (selected_ == SumOfProducts::of_b) expect_finite(a, rows * (k1 - k0));
       for (int64_t p = panels * column_block / column_blocks_; p < panels * (column_block + 1) / column_blocks_; ++p) {
         const int64_t c = p * width_, columns = std::min(width_, columns_ - c);
         pack(b_, {batch, c, c + columns, k0, k1, width_}, panel);
+        if (selected_ == SumOfProducts::of_a) expect_finite(panel, width_ * (k1 - k0));
         multiply({a, panel, rows, columns, k1 - k0, sums + c, columns_, slice > 0});
       }
     }
+  }
+  void expect_finite(const T* x, int64_t count) {
+    bool finite = true;
+    for (int64_t i = 0; i < count; ++i)
+      finite &= x[i] >= std::numeric_limits<T>::lowest() && x[i] <= std::numeric_limits<T>::max();
+    if (!finite) infinite_ = true;
   }
   void pack_rows(int64_t batch, int64_t r0, int64_t rows, int64_t k0, int64_t k1, T* a) const {
     const int64_t tiles = ceil_div(rows, tile_rows_);
@@ -588,11 +645,14 @@ class WideStep final : public BoundStep {
   int threads_;
   int64_t batches_, rows_, columns_, depth_;
   int64_t width_, tile_rows_;  // of a panel, of a tile
+  SumOfProducts::Selected selected_;
   Kernel rest_kernel_;
   Operand a_, b_;  // axes: batch, rows, depth; batch, columns, depth
   std::vector<void*> args_;
-  bool in_result_ = false;     // the sums are, instead of in scratch
-  std::optional<Loops> rest_;  // where that is more than the sums in the result
+  bool in_result_ = false;      // the sums are, instead of in scratch
+  std::optional<Loops> rest_;   // where that is more than the sums in the result
+  std::optional<Loops> exact_;  // the whole kernel, where a product that is not selected would be NaN
+  std::atomic<bool> infinite_ = false;
   int64_t slices_ = 0, column_blocks_ = 0, row_blocks_ = 0;
   int64_t sums_bytes_ = 0, panels_at_ = 0, thread_values_ = 0;  // of scratch
 };

@@ -133,6 +133,7 @@ struct ConvForm {
   int64_t batch = 1, groups = 1, in = 3, out = 5, height = 9, width = 11, taps = 3, stride = 1, dilation = 1, pad = 1;
   DType dtype = DType::f64;
   bool channels_last = false, relu = false, special = false;
+  bool products = false;  // are selected, not pixels: of a transposed convolution
 };
 
 int64_t extent_of(const ConvForm& f, int64_t size) {
@@ -156,9 +157,9 @@ Kernel convolution(const ConvForm& f) {
   const int bias = k.input({f.dtype, {f.groups * f.out}});
   const int result = k.output({f.dtype, shape(f.groups * f.out, rows, columns)});
   const Ex inside = k.integer(1, Scalar::boolean) && k.in_bounds(y, f.height) && k.in_bounds(x, f.width);
-  const Ex pixel = select(inside, k.load(image, order(Coord(k.dim(0)), Coord(in), Coord(y), Coord(x))), 0);
-  Ex sum = k.reduce(Reduction::sum,
-                    pixel * k.load(weight, Coords{Coord(out), Coord(k.dim(5)), Coord(k.dim(6)), Coord(k.dim(7))}));
+  const Ex pixel = k.load(image, order(Coord(k.dim(0)), Coord(in), Coord(y), Coord(x)));
+  const Ex tap = k.load(weight, Coords{Coord(out), Coord(k.dim(5)), Coord(k.dim(6)), Coord(k.dim(7))});
+  Ex sum = k.reduce(Reduction::sum, f.products ? select(inside, pixel * tap, 0) : select(inside, pixel, 0) * tap);
   if (f.relu) sum = max(sum + k.load(bias, Coords{Coord(out)}), 0);
   k.store(result, order(Coord(k.dim(0)), Coord(out), Coord(k.dim(3)), Coord(k.dim(4))), sum);
   return k.finish("convolution");
@@ -182,6 +183,10 @@ TEST(WideProducts, OfConvolutions) {
           expect_as_interpreted(f, 1);
           f.in = 2, f.special = f.relu = true, f.batch = 2, f.groups = 3, f.out = 4;
           expect_as_interpreted(f, 2);
+          f.products = true;
+          expect_as_interpreted(f, 2);
+          f.special = false;
+          expect_as_interpreted(f, 1);
         }
   expect_as_interpreted({.batch = 3, .in = 2, .out = 9, .height = 13, .width = 14}, 3);     // a batch of images
   expect_as_interpreted({.batch = 2, .in = 1, .height = 40, .width = 42, .stride = 3}, 2);  // several panels
