@@ -10,18 +10,14 @@
 #include <optional>
 #include <vector>
 
-#include "backends/cpu/loops/condition.h"
 #include "backends/cpu/loops/loops.h"
 #include "backends/cpu/product/blocking.h"
 #include "backends/cpu/product/operand.h"
+#include "backends/cpu/product/sum_of_products.h"
 #include "backends/cpu/vector_targets.h"
 #include "base/error.h"
 #include "base/shape.h"
 #include "base/threads.h"
-#include "kernel/facts/compact.h"
-#include "kernel/facts/depend.h"
-#include "kernel/facts/range.h"
-#include "kernel/facts/rename.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/cpu/product/wide.cpp"
@@ -318,191 +314,11 @@ namespace {
 
 constexpr int64_t panel_values = 3072, block_values = 1 << 15;  // packed: in L1, and in L2
 constexpr int64_t most_panels = 16;                             // of a block, whose rows are packed for it
-constexpr int64_t least_rows = 4, least_columns = 4, least_depth = 4;
 
 void multiply(const WideBlock<double>& t) { HWY_DYNAMIC_DISPATCH(multiply_doubles)(t); }
 void multiply(const WideBlock<int64_t>& t) { HWY_DYNAMIC_DISPATCH(multiply_integers)(t); }
 void pack(const Operand& o, const WidePart& p, double* dst) { HWY_DYNAMIC_DISPATCH(pack_doubles)(o, p, dst); }
 void pack(const Operand& o, const WidePart& p, int64_t* dst) { HWY_DYNAMIC_DISPATCH(pack_integers)(o, p, dst); }
-
-// A reduction that sums products of two operands, and the dimensions that they have.
-struct SumOfProducts {
-  size_t at = 0;  // the expression
-  Access a, b;    // of the rows, of the columns
-  ProductAxes axes;
-  // Products, not elements, are 0 where this operand's guards do not hold: so they are as long as the other's elements
-  // are finite.
-  enum Selected { none, of_a, of_b } selected = none;
-};
-
-// Whether a guard holds wherever another does.
-bool follows(const Guard& guard, const Guard& from) {
-  constexpr int64_t large = int64_t{1} << 50;  // conditions have no such offsets
-  if (from.limit > large || from.offset < -large || from.offset > large) return false;
-  const auto opposite = [](int64_t a, int64_t b) { return static_cast<uint64_t>(a) + static_cast<uint64_t>(b) == 0; };
-  const bool negated = std::equal(guard.coeffs.begin(), guard.coeffs.end(), from.coeffs.begin(), opposite);
-  const int64_t sum = guard.offset + from.offset, difference = guard.offset - from.offset, most = from.limit - 1;
-  return (guard.coeffs == from.coeffs && difference >= 0 && difference + most < guard.limit) ||
-         (negated && sum - most >= 0 && sum < guard.limit);
-}
-
-bool follows(const Guard& guard, const Access& from) {
-  return std::any_of(from.guards.begin(), from.guards.end(), [&](const Guard& g) { return follows(guard, g); });
-}
-
-// What is selected by a condition, 0 elsewhere: the guards of the condition, but for those that hold everywhere, and
-// what it selects; or none and `at` itself. Of a kernel whose conditions are found. nullopt: another select.
-struct Selection {
-  std::vector<Guard> guards;
-  int32_t at;
-};
-std::optional<Selection> selection_of(const Kernel& k, int32_t at) {
-  const auto expr = [&](int32_t i) -> const Expr& { return k.exprs[static_cast<size_t>(i)]; };
-  const Expr& e = expr(at);
-  if (e.op != ExprOp::select) return Selection{{}, at};
-  const Expr &condition = expr(e.in[0]), &other = expr(e.in[2]);
-  if (other.op != ExprOp::constant || other.number != 0 || other.integer != 0 || !is_condition(condition))
-    return std::nullopt;
-  Selection selection{k.accesses[static_cast<size_t>(condition.integer)].guards, e.in[1]};
-  std::erase_if(selection.guards, [&](const Guard& guard) {
-    const auto range = range_of(guard.offset, guard.coeffs, k.space);
-    return range && range->low >= 0 && range->high < guard.limit;
-  });
-  return selection;
-}
-
-// What a load reads, 0 where its guards or the condition that selects it do not hold.
-std::optional<Access> operand_access(const Kernel& k, int32_t at, Scalar sum) {
-  const auto selection = selection_of(k, at);
-  if (!selection) return std::nullopt;
-  const Expr& load = k.exprs[static_cast<size_t>(selection->at)];
-  if (load.op != ExprOp::load || is_condition(load)) return std::nullopt;
-  const Access& own = k.accesses[static_cast<size_t>(load.integer)];
-  const DType dtype = k.args[static_cast<size_t>(own.arg)].dtype;
-  if (!own.terms.empty() || (sum == Scalar::f64 ? dtype != DType::f64 : is_float(dtype))) return std::nullopt;
-  Access found = own;
-  for (const Guard& guard : selection->guards) {
-    if (follows(guard, own)) continue;
-    found.guards.push_back(guard);
-    found.guards.back().stride = 0;
-  }
-  return found;
-}
-
-// The operands of the one sum.
-std::optional<SumOfProducts> operands_of(const Kernel& k, const Expr& sum) {
-  const auto selection = selection_of(k, sum.in[0]);
-  if (!selection || k.exprs[static_cast<size_t>(selection->at)].op != ExprOp::mul) return std::nullopt;
-  const Expr& product = k.exprs[static_cast<size_t>(selection->at)];
-  const auto a = operand_access(k, product.in[0], sum.type), b = operand_access(k, product.in[1], sum.type);
-  if (!a || !b) return std::nullopt;
-  SumOfProducts sums{0, *a, *b, {}};
-  const auto all_follow = [&](const Access& from) {
-    return std::all_of(selection->guards.begin(), selection->guards.end(),
-                       [&](const Guard& guard) { return follows(guard, from); });
-  };
-  if (selection->guards.empty()) return sums;
-  if (!all_follow(*a) && !all_follow(*b)) return std::nullopt;
-  if (sum.type == Scalar::f64) sums.selected = all_follow(*a) ? SumOfProducts::of_a : SumOfProducts::of_b;
-  return sums;
-}
-
-void turn(SumOfProducts& s) {
-  std::swap(s.a, s.b);
-  std::swap(s.axes.rows, s.axes.columns);
-  if (s.selected != SumOfProducts::none)
-    s.selected = s.selected == SumOfProducts::of_a ? SumOfProducts::of_b : SumOfProducts::of_a;
-}
-
-// The rows and the columns are such that columns lie side by side in the result, and dimensions of the columns around
-// the rows of it are of the batch where enough columns are left: an image's batch.
-void arrange(const Kernel& k, SumOfProducts& s) {
-  constexpr int64_t enough_columns = 96;
-  const std::vector<int64_t>& to = k.stores[0].access.strides;
-  const auto step = [&](int d) { return to[static_cast<size_t>(d)]; };
-  const auto neighbours = [&](const Axis& axis) {
-    int64_t least = 0;
-    for (size_t i = 0; i < axis.dims.size(); ++i)
-      if (axis.extents[i] > 1) least = step(axis.dims[i]);
-    return least == 1;
-  };
-  ProductAxes& x = s.axes;
-  if (neighbours(x.rows) && !neighbours(x.columns)) turn(s);
-  int64_t rows_step = 0;
-  for (const int d : x.rows.dims) rows_step = std::max(rows_step, step(d));
-  while (x.columns.dims.size() > 1 && step(x.columns.dims[0]) > rows_step &&
-         x.columns.size() / x.columns.extents[0] >= enough_columns) {
-    std::vector<int> batch = x.batch.dims, columns(x.columns.dims.begin() + 1, x.columns.dims.end());
-    batch.push_back(x.columns.dims[0]);
-    std::sort(batch.begin(), batch.end());
-    x.batch = make_axis(k.space, std::move(batch)), x.columns = make_axis(k.space, std::move(columns));
-  }
-}
-
-std::optional<SumOfProducts> match(const Kernel& k) {
-  const auto is_reduction = [](const Expr& e) { return e.op == ExprOp::reduce; };
-  const auto first = std::find_if(k.exprs.begin(), k.exprs.end(), is_reduction);
-  if (k.stores.empty() || first == k.exprs.end() || std::any_of(first + 1, k.exprs.end(), is_reduction) ||
-      std::any_of(k.exprs.begin(), k.exprs.end(),
-                  [](const Expr& e) { return e.op == ExprOp::scan || e.op == ExprOp::order; }))
-    return std::nullopt;
-  const bool wide = first->type == Scalar::f64 || first->type == Scalar::i64;
-  if (!wide || first->reduction != Reduction::sum) return std::nullopt;
-  Kernel found = k;
-  find_conditions(found);
-  auto operands = operands_of(found, *std::find_if(found.exprs.begin(), found.exprs.end(), is_reduction));
-  if (!operands) return std::nullopt;
-  SumOfProducts& sums = *operands;
-  sums.at = static_cast<size_t>(first - k.exprs.begin());
-  std::vector<int> batch, rows, columns, depth;
-  for (int d = 0; d < static_cast<int>(k.space.size()); ++d) {
-    const bool of_a = depends_on(sums.a, d), of_b = depends_on(sums.b, d);
-    if (d >= static_cast<int>(k.space.size()) - k.row_dims)
-      depth.push_back(d);
-    else if (of_a || of_b)
-      (of_a && of_b ? batch : of_a ? rows : columns).push_back(d);
-  }
-  const auto axis = [&](std::vector<int> dims) { return make_axis(k.space, std::move(dims)); };
-  sums.axes = {axis(batch), axis(rows), axis(columns), axis(depth)};
-  const ProductAxes& x = sums.axes;
-  if (x.rows.size() < least_rows || x.columns.size() < least_columns || x.depth.size() < least_depth)
-    return std::nullopt;
-  arrange(k, sums);
-  return operands;
-}
-
-// Where a dimension's sums lie, which are [batch][rows][columns].
-std::vector<int64_t> strides_of_sums(const ProductAxes& axes, size_t rank) {
-  std::vector<int64_t> strides(rank, 0);
-  int64_t step = 1;
-  for (const Axis* axis : {&axes.columns, &axes.rows, &axes.batch})
-    for (size_t i = axis->dims.size(); i-- > 0; step *= axis->extents[i])
-      strides[static_cast<size_t>(axis->dims[i])] = step;
-  return strides;
-}
-
-// The kernel with a load of the sums, behind its arguments, instead of the reduction, and without the row that only
-// that needs; nullopt where more varies along the row.
-std::optional<Kernel> rest_of(const Kernel& k, const SumOfProducts& sums) {
-  Kernel rest = k;
-  const Scalar type = k.exprs[sums.at].type;
-  rest.args.push_back({type == Scalar::f64 ? DType::f64 : DType::i64,
-                       sums.axes.batch.size() * sums.axes.rows.size() * sums.axes.columns.size(), false, -1});
-  rest.accesses.push_back(
-      {static_cast<int>(rest.args.size()) - 1, 0, strides_of_sums(sums.axes, k.space.size()), {}, {}});
-  Expr load{.op = ExprOp::load, .type = type};
-  load.integer = static_cast<int64_t>(rest.accesses.size()) - 1;
-  rest.exprs[sums.at] = load;
-  drop_dead(rest);
-  const Dependence depends = dependence_of(rest);
-  const DimSet row = row_of(rest);
-  if (std::any_of(depends.dims.begin(), depends.dims.end(), [&](DimSet set) { return (set & row) != 0; }))
-    return std::nullopt;
-  for (const Store& s : rest.stores)
-    if (s.accumulate || (dims_of(s.access, depends) & row)) return std::nullopt;
-  cut_row(rest);
-  return rest;
-}
 
 // The operand with its guards' part of addresses in its offsets, and without bounds that hold everywhere.
 Operand wide_operand(const Kernel& kernel, const Access& access, const Axis& axis, const ProductAxes& axes,
@@ -661,7 +477,7 @@ class WideStep final : public BoundStep {
 
 std::unique_ptr<BoundStep> make_wide_step(const Kernel& kernel, std::span<const Binding> args, const Context& context) {
   if (kernel.row_dims == 0 || element_count(kernel.space) == 0) return nullptr;
-  const std::optional<SumOfProducts> sums = match(kernel);
+  const std::optional<SumOfProducts> sums = match_sum_of_products(kernel);
   if (!sums) return nullptr;
   std::optional<Kernel> rest = rest_of(kernel, *sums);
   if (!rest) return nullptr;
