@@ -72,6 +72,7 @@ void add_programs(nb::module_& m);
 void add_tensors(nb::module_& m);
 void add_sessions(nb::module_& m);
 void add_text(nb::module_& m);
+void add_weights(nb::module_& m);
 
 }  // namespace npusim::python
 

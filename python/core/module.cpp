@@ -126,4 +126,5 @@ NB_MODULE(_core, m) {
   add_programs(m);
   add_sessions(m);
   add_text(m);
+  add_weights(m);
 }

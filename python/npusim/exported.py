@@ -15,6 +15,7 @@ from .arguments import text as _text
 from .errors import BadInputError, UsageError
 from .nested import Leaf
 from .weights import Weights, checked_weights, named, open_weights
+from .writes import Held, check_held
 
 IR_FILE, WEIGHTS_FILE, TEXT_FILE, KV_FILE = "ir.json", "model.safetensors", "text.json", "kv_map.json"
 
@@ -45,6 +46,7 @@ class Exported:
     # The sizes and branches that depend on values, which are those of the example: "node (operator): what it was".
     made_for: list[str] = field(default_factory=list, repr=False)
     notes: list[str] = field(default_factory=list, repr=False)  # what was warned of when it was exported
+    held: Held = field(default_factory=Held, repr=False)  # where the model has the weights
 
     def __repr__(self) -> str:
         return f"Exported({_summary(self.ir)}{f', {self.path}' if self.path else ''})"
@@ -53,6 +55,7 @@ class Exported:
         """Raises UsageError where somebody gave a field another kind of value."""
         mapping("ir", self.ir, "an IR as a dict")
         checked_weights(self.weights)
+        check_held(self.held)
         if not isinstance(self.path, str) or self.path:
             _path("path", self.path)
         states = self.ir.get("states")
@@ -77,6 +80,7 @@ class ExportedText:
     capacity: int  # tokens that the states hold
     weights: Weights = field(default=None, repr=False)
     files: tuple[str, ...] = ()  # that belong to it, such as tokenizer.json
+    held: Held = field(default_factory=Held, repr=False)  # where the model has the weights
 
     def __repr__(self) -> str:
         methods = "; ".join(f"{name}: {_summary(ir)}" for name, ir in dict(self.methods).items())
@@ -89,6 +93,7 @@ class ExportedText:
         mapping("kv_map", self.kv_map, "a dict")
         integer("capacity", self.capacity, 1, 2**63 - 1)
         checked_weights(self.weights)
+        check_held(self.held)
         for i, file in enumerate(sequence("files", self.files, "paths")):
             _path(f"files[{i}]", file)
 

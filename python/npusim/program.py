@@ -18,6 +18,7 @@ from .exported import Exported, ExportedText, file_text, json_bytes, read_export
 from .nested import Leaf
 from .torch_parts import torch_part
 from .weights import Weights, checked_weights
+from .writes import Held, check_held
 
 Path_ = Union[str, "os.PathLike[str]"]
 
@@ -56,10 +57,12 @@ class Program:
     carried: dict[str, dict[str, str]] = field(default_factory=dict, repr=False)
     arguments: dict[str, list[Leaf]] = field(default_factory=dict, repr=False)  # by method: what inputs are made of, if known
     options: _core.Options | None = field(default=None, repr=False)  # that it was compiled with, in this process
+    held: Held = field(default_factory=Held, repr=False)  # where the models that it was compiled from have `weights`
 
     def __post_init__(self) -> None:
         instance("handle", self.handle, _core.Program, "what load() or compile() makes a Program of")
         checked_weights(self.weights)
+        check_held(self.held)
 
     def save(self, path: Path_) -> None:
         """Writes the .npubin, whole or not at all. Weights stay in their own file."""
@@ -75,7 +78,7 @@ class Program:
 
         Raises UnsupportedError naming what the target cannot run."""
         made = _core.recompile(self.handle, optional_text("target", target) or "")
-        return Program(made, self.weights, carried=self.carried, arguments=self.arguments)
+        return Program(made, self.weights, carried=self.carried, arguments=self.arguments, held=self.held)
 
     def describe(self, *, steps: bool = False) -> str:
         """What the program holds, for people; with `steps` what it does in order."""
@@ -251,21 +254,24 @@ def compile(
     weights: Weights = None
     carried: dict[str, dict[str, str]] = {}
     arguments: dict[str, list[Leaf]] = {}
+    held = Held()
     for name, taken in exported_methods(model, args, kwargs).items():
         if isinstance(taken, ExportedText):
             mapped = mapped or json_bytes("kv_map", taken.kv_map).decode()
             sources += [(m, m, json_bytes(m, ir).decode()) for m, ir in taken.methods.items()]
-            weights = taken.weights
+            weights, held = taken.weights, taken.held
         elif isinstance(taken, Exported):
             sources.append((name, taken.path or _file_name(name), json_bytes("model", taken.ir).decode()))
             weights = _merged(weights, taken.weights)
+            held += taken.held
             carried[name] = taken.ir.get("states") or {}
             arguments[name] = taken.arguments
         else:
             sources.append((name, taken, ""))  # read there, with errors that name it
     options = _core.options(*made, mapped, text, **limits)
     handle, seconds, notes = _core.compile(sources, options, progress)
-    return Program(handle, weights, notes, seconds, {source[0]: source for source in sources}, carried, arguments, options)
+    by_method = {source[0]: source for source in sources}
+    return Program(handle, weights, notes, seconds, by_method, carried, arguments, options, held)
 
 
 def exported_methods(

@@ -32,7 +32,8 @@ from .arguments import budget, instance, integer, mapping, refused, sequence, te
 from .errors import BadInputError, Problem, UsageError
 from .nested import nested_inputs
 from .program import Program, TensorInfo
-from .weights import Weights, Writes, open_weights
+from .weights import Weights, open_weights
+from .writes import Writes
 
 WIDER = {("float16", "float32"), ("bfloat16", "float32")}  # converted for the caller: nothing is lost
 COMPUTED_IN = {"float16", "bfloat16", "float32"}  # a program has another of them for what the IR says, by its dtype
@@ -91,8 +92,9 @@ class Session:
     threads: of the host, at most 4096; 0: one per core, or one where a program's work is too little to be shared.
     max_bytes, max_flops: what the program may need of memory, and of operations for a run (Program.needs); 0: any.
 
-    PyTorch's tensors are read where they are, and partly made ready: after one of them was written in place, by an optimizer
-    or load_state_dict(), nothing runs (UsageError). A new session has the new values.
+    PyTorch's tensors are read where they are, and partly made ready: after one of them was written, by an optimizer or
+    load_state_dict(), nothing runs (UsageError), as far as that is seen (docs/from-pytorch.md). A new session has the new
+    values. Nor does anything run after the model got another tensor for a weight: compile it again.
 
     A state begins with the tensor of its name in the weights, if there is one, else with zeros. So does an input that
     stands for a buffer which the model changes in place (Program.carried): it need not be given.
@@ -119,7 +121,7 @@ class Session:
         )
         self.program = program
         read = {name for method in program.methods for step in program.steps(method) for name in step["weights"]}
-        self._written = Writes(given, read)
+        self._written = Writes(given, read, program.held if weights is None else None)
         self._first_written = Writes(given, self._begun(program))
         self._begin()
 

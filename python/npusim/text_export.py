@@ -19,6 +19,7 @@ from .errors import BadInputError, UnsupportedError, UsageError
 from .exported import Exported, ExportedText
 from .torch_export import export
 from .torch_graph import stores_over
+from .writes import Held
 
 TEXT_FILES = ("tokenizer.json", "generation_config.json", "config.json")
 
@@ -72,7 +73,8 @@ def export_llm(model: Any, capacity: int, prefill: Sequence[int] | int = (128,))
         "layers": [_layer(i) for i in range(layers)],
     }
     irs = {name: one.ir for name, one in exported.items()}
-    return ExportedText(irs, kv_map, capacity, _all_weights(exported), files)
+    held = sum((one.held for one in exported.values()), Held())
+    return ExportedText(irs, kv_map, capacity, _all_weights(exported), files, held)
 
 
 def _layer(i: int) -> dict[str, Any]:

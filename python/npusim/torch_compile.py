@@ -33,6 +33,7 @@ from .torch_graph import Graph, attribute
 from .torch_layouts import loses_writes
 from .torch_passes import SPELLED_OUT
 from .torch_ref import Complex, Ref
+from .writes import Written
 
 log = logging.getLogger("npusim")
 
@@ -49,9 +50,10 @@ def backend(
     dtype: what is computed in. Default: bfloat16 or float16 where all matrices among weights and inputs have it, else
         float32.
     threads: of the host; 0, the default: one per core.
-    constant_weights: True, the default, prepares parameters and buffers once, and again when PyTorch has counted a
-        change of one. It counts none that goes through `.data`: call torch.compiler.reset() after such a change, or say
-        False, which reads them in each run.
+    constant_weights: True, the default, prepares parameters and buffers once, and again when one has changed: when PyTorch
+        has counted a write to it, when it lies elsewhere, or when some of its words are others (docs/from-pytorch.md). After
+        writes of few elements through `.data` or NumPy call torch.compiler.reset(), or say False, which reads all in each
+        run.
 
     A graph is left to eager PyTorch, with one warning of the logger "npusim" that says why, when npusim or AOT autograd
     refuses it, when it needs gradients, and when its tensors are not on the CPU; so is a call that fails, for eager
@@ -302,17 +304,17 @@ class _Compiled:
         if any(weight.is_inference() for weight in constants):  # of which PyTorch counts no changes
             return list(self.graph(*arguments))
         versions = [(weight.data_ptr(), weight._version) for weight in constants]
-        if self.session is None or versions != self.versions:
+        if versions != self.versions:
             self.session = None
-            weights = _named(self.weights, arguments) | self.constants
-            with _plain_torch():
-                self.session = Session(self.program, weights, threads=self.options.get("threads", 0))
-            self.versions = versions
-        if self.draws:  # as torch.manual_seed() says, and anew in each call
-            self.session.seed(int(torch.randint(2**63 - 1, ())))
+        seed = int(torch.randint(2**63 - 1, ())) if self.draws else None  # as torch.manual_seed() says, and anew in each call
         arrays = {name: as_array(value) for name, value in _named(self.inputs, arguments).items()}
         with _plain_torch():
-            found = self.session.run(arrays)
+            try:
+                found = self.run_session(arguments, seed, arrays)
+            except Written:  # and nothing ran
+                self.session = None
+                found = self.run_session(arguments, seed, arrays)
+        self.versions = versions
         memories = {place: torch.zeros(nbytes, dtype=torch.uint8).untyped_storage() for place, nbytes in self.shared.items()}
         results = [
             _tensor(_joined([found[name] for name in out[0]]), out[1], memories.get(_storage(out[1])))
@@ -321,6 +323,14 @@ class _Compiled:
             for out in self.outputs
         ]
         return self.with_bases(results, memories)
+
+    def run_session(self, arguments: Sequence[Any], seed: int | None, arrays: dict[str, Any]) -> dict[str, Any]:
+        if self.session is None:
+            weights = _named(self.weights, arguments) | self.constants
+            self.session = Session(self.program, weights, threads=self.options.get("threads", 0))
+        if seed is not None:
+            self.session.seed(seed)
+        return self.session.run(arrays)
 
     def with_bases(self, results: list[Any], memories: dict[int, torch.UntypedStorage]) -> list[Any]:
         """Of outputs that share memory, one that has all of it is what the others are views of, as PyTorch knows them."""

@@ -32,6 +32,7 @@ from .torch_conversions import traced_with_forms
 from .torch_dataclasses import dataclasses_told
 from .torch_fixed import holding
 from .torch_graph import Graph
+from .torch_held import held_by
 from .torch_kept import kept
 from .torch_needed import find_needed
 from .torch_passes import prepared
@@ -83,7 +84,9 @@ def export(
     if isinstance(model, torch.export.ExportedProgram):
         if args is not None or kwargs is not None or fixed:
             raise UsageError("an ExportedProgram has its arguments already")
-        return of_program(model, "model")
+        exported = of_program(model, "model")
+        exported.held = held_by(model, exported)
+        return exported
     if not isinstance(model, torch.nn.Module):
         raise UsageError(f"model: expected a torch.nn.Module or an ExportedProgram, found {type(model).__name__}")
     if args is None and kwargs is None:
@@ -122,6 +125,7 @@ def export(
         raise
     except Exception as error:
         raise _told(error, model, args, {**given, **held}, strict) from error
+    exported.held = held_by(model, exported)
     notes = (trained, set_text(list(set_by_forward)), made_for_text(exported.made_for))
     exported.notes = [note for note in notes if note]
     for note in exported.notes:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import operator
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Union
 
 from . import _core
 from .arguments import mapping
 from .arguments import path as _path
 from .arguments import text as _text
-from .arrays import as_array, is_torch, memory_of
-from .errors import Problem, UsageError
+from .arrays import as_array, memory_of
 
 # The path of a .safetensors file or of an index of shards, which is mapped and must not change while a session uses it
 # (one that is cut shorter ends the process; read_weights() takes such files); arrays or tensors by name, which must not change while a
@@ -53,27 +51,3 @@ def named(weights: Mapping[str, Any]) -> list[tuple[Any, ...]]:
         where = f"weight '{_text('the name of a weight', name)}'"
         arrays.append((name, *memory_of(as_array(value, where=where), where)))
     return arrays
-
-
-class Writes:
-    """How often PyTorch has counted a write to tensors of its own, as it was at first. It counts none through `.data`, and
-    none of tensors that inference_mode() made."""
-
-    def __init__(self, weights: Any, names: Iterable[str]) -> None:
-        found = {name: weights.get(name) for name in names} if isinstance(weights, Mapping) else {}
-        counted = {name: one for name, one in sorted(found.items()) if is_torch(one) and not one.is_inference()}
-        self._names, self._tensors = list(counted), list(counted.values())
-        self._first = list(map(_VERSION, self._tensors))
-        self._sum = sum(self._first)
-
-    def check(self) -> None:
-        """Raises UsageError naming what was written. Counts only go up: where their sum is the same, they all are."""
-        if sum(map(_VERSION, self._tensors)) == self._sum:
-            return
-        changed = [n for n, one, first in zip(self._names, self._tensors, self._first, strict=True) if one._version != first]
-        others = f", one of {len(changed)} that were" if len(changed) > 1 else ""
-        what = f"was changed after this session was made{others}: make a new Session, which has the new values"
-        raise UsageError([Problem(f"weight '{changed[0]}'", what)])
-
-
-_VERSION = operator.attrgetter("_version")
