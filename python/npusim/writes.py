@@ -15,7 +15,7 @@ from .arguments import instance
 from .arrays import is_torch, not_dense
 from .errors import Problem, UsageError
 
-WORDS_OF_ONE, WORDS_OF_ALL = 8, 2048  # of 8 bytes, that a check reads
+WORDS_OF_ONE, WORDS_OF_ALL = 8, 1024  # of 8 bytes, that a check reads
 MODULES = "_modules"
 
 
