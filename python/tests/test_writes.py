@@ -141,7 +141,6 @@ CHANGES = {
     "inference mode": lambda model: torch.inference_mode()(model.first.weight.mul_)(2),
     "NaN": lambda model: model.first.weight.data.fill_(float("nan")),
     "shared memory": lambda model: model.share_memory(),
-    "order of memory": lambda model: setattr(model.first.weight, "data", model.first.weight.data.t().contiguous().t()),
 }
 
 
@@ -171,6 +170,9 @@ SAME = {
     "same parameter": lambda model: setattr(model.first, "weight", model.first.weight),
     "same memory": lambda model: setattr(model.first, "weight", nn.Parameter(model.first.weight.data)),
     "all in same memory": lambda model: model.load_state_dict(model.state_dict(), assign=True),
+    "buffer made anew": lambda model: setattr(model, "scale", model.scale.clone()),
+    "assign of copies": lambda model: model.load_state_dict(copy.deepcopy(model.state_dict()), assign=True),
+    "order of memory": lambda model: setattr(model.first.weight, "data", model.first.weight.data.t().contiguous().t()),
     "set_ of another tensor": lambda model: model.first.weight.data.set_(torch.randn(64, 8)),
     "gradients": lambda model: set_gradients(model.parameters()),
     "deepcopy": lambda model: copy.deepcopy(model).half(),
@@ -196,7 +198,7 @@ def test_what_changes_nothing(change, overwrites):
         torch.__future__.set_overwrite_module_params_on_conversion(False)
     for _ in range(3):
         assert np.array_equal(session.run(X)["output"], expected)
-    if change in ("to", "same memory", "all in same memory"):  # and it is still looked at
+    if change in ("to", "same memory", "all in same memory", "buffer made anew", "assign of copies"):  # and it is still looked at
         with torch.no_grad():
             model.first.weight[3, 3] = 7
         check_refused(session)
@@ -315,7 +317,7 @@ def test_how_weights_come(given):
         session.run(x)
     if given == "export":
         before = model.first.weight.data
-        model.first.weight.data = before.clone()
+        model.first.weight.data = 2 * before
         check_refused(session, x)
         model.first.weight.data = before
         session.run(x)
