@@ -1,4 +1,4 @@
-"""Special functions that npusim has no operator for, composed of others in float64."""
+"""Special functions that npusim has no operator for, composed of others, most of them in float64."""
 
 from __future__ import annotations
 
@@ -38,6 +38,15 @@ FAR_TAIL = (
     (1.0, 5.99832206555887937690e-1, 1.36929880922735805310e-1, 1.48753612908506148525e-2, 7.86869131145613259100e-4,
      1.84631831751005468180e-5, 1.42151175831644588870e-7, 2.04426310338993978564e-15),
 )  # fmt: skip
+
+# Of erfinv(y) / y, in powers of v + 1 of v = log(1 − y²), and where that is −5.5 and less of v + 10.5; at −∞ it is +∞. The
+# coefficients are those of floats, each chosen for the roundings of those before it.
+NEAR = (1.1273744106292725, -0.24783293902873993, 0.004250511061400175, 0.002376578515395522, 0.00010055697930511087,
+        -3.82266916858498e-05, -4.554144197754795e-06, 4.3946553773821506e-07, 1.2362175993985147e-07,
+        7.381490529922985e-09)  # fmt: skip
+FAR = (3.0742058753967285, -0.15509870648384094, -0.003562428057193756, -0.00015549288946203887, -7.601626748510171e-06,
+       -3.0914645776647376e-07, -2.482257288605183e-09, 1.990373643678822e-09, 4.309093915022544e-10,
+       4.107976112055489e-11, 7.465960358624124e-13, -6.928543161291781e-14)  # fmt: skip
 
 
 def in_float64(function: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
@@ -101,6 +110,16 @@ def erfinv(y: Tensor) -> Tensor:
     return torch.copysign(torch.where(size == 1, math.inf, torch.where(size > 1, math.nan, x)), y)
 
 
+def erfinv_of_single(y: Tensor) -> Tensor:
+    v = ((1 - y) * (1 + y)).log()
+    return y * torch.where(v > -5.5, _series(NEAR, v + 1), _series(FAR, v + 10.5))
+
+
+def _erfinv(self: Tensor) -> Tensor:
+    real = self.dtype if self.is_floating_point() else torch.get_default_dtype()
+    return erfinv(self.to(real)) if real == torch.float64 else erfinv_of_single(self.to(torch.float32)).to(real)
+
+
 def erfcx(x: Tensor) -> Tensor:
     """exp(x²) erfc(x): for large x a continued fraction, for others as it stands there."""
     down = x
@@ -113,5 +132,5 @@ SPECIAL = {
     **{f"aten.{name}.default": in_float64(lgamma) for name in ("lgamma", "special_gammaln")},
     **{f"aten.{name}.default": in_float64(digamma) for name in ("digamma", "special_digamma", "special_psi")},
     "aten.special_erfcx.default": in_float64(erfcx),
-    **{f"aten.{name}.default": in_float64(erfinv) for name in ("erfinv", "special_erfinv")},
+    **{f"aten.{name}.default": _erfinv for name in ("erfinv", "special_erfinv")},
 }

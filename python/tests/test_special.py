@@ -42,6 +42,25 @@ def test_the_inverse_error_function():
     )
     agree(torch.erfinv, y, 1e-12)
     agree(torch.special.erfinv, y.float(), 1e-6)
+    agree(torch.erfinv, torch.tensor([-2, -1, 0, 1, 2]), 1e-6)
+
+
+def test_the_inverse_error_function_of_floats():
+    """Within three units of the last place of it in doubles, up to the floats next to ±1, with the zeros' signs."""
+    import npusim
+
+    ends = 1 - torch.logspace(-7.3, 0, 40000, dtype=torch.float64)
+    small = torch.logspace(-45, 0, 2001, dtype=torch.float64)
+    y = torch.cat([ends, small, torch.linspace(0, 1, 100003, dtype=torch.float64), torch.tensor([1.5, math.inf])]).float()
+    y = torch.cat([y, -y])
+    session = npusim.Session(npusim.compile(npusim.export(Function(lambda self, v: v.erfinv()), (y,)), dtype="float32"))
+    found, exact = torch.from_numpy(session.run(y)["output"]), y.double().erfinv()
+    same = (found == exact.float()) | (found.isnan() & exact.isnan())
+    size = exact.abs().float()
+    unit = torch.nextafter(size, torch.tensor(math.inf)) - size
+    assert (same | ((found.double() - exact).abs() <= 3 * unit.double())).all()
+    assert (found.signbit() == y.signbit())[~found.isnan()].all()
+
 
 
 def test_the_scaled_complement():
