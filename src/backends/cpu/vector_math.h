@@ -29,6 +29,55 @@ HWY_INLINE V polynomial(D d, V x, V sum, float next, Rest... rest) {
   return polynomial(d, x, hn::MulAdd(sum, x, hn::Set(d, next)), rest...);
 }
 
+// 1 / x of normal numbers whose inverse is one, to 2^-14 at least.
+template <class D, class V>
+HWY_INLINE V near_inverse(D d, V x) {
+#if HWY_TARGET == HWY_AVX3
+  (void)d;
+  return V{_mm512_rcp14_ps(x.raw)};
+#else
+  return hn::Div(hn::Set(d, 1.0f), x);
+#endif
+}
+
+// The same to a unit in its last place.
+template <class D, class V>
+HWY_INLINE V inverse(D d, V x) {
+  const V near = near_inverse(d, x);
+#if HWY_TARGET == HWY_AVX3
+  return hn::MulAdd(near, hn::NegMulAdd(x, near, hn::Set(d, 1.0f)), near);
+#else
+  return near;
+#endif
+}
+
+// x / y of one y, as a division rounds it. Where vectors are long products take less: of a quotient within a unit of
+// its last place, its rest, which is exact, and the inverse that is nearest, the sum is nearest, too (Markstein). What
+// may end below normal numbers, infinity and NaN are divided.
+template <class D>
+struct Divisor {
+  using V = hn::Vec<D>;
+  V y, nearest;
+  bool usual;
+  HWY_INLINE Divisor(D d, float by)
+      : y(hn::Set(d, by)), nearest(hn::Div(hn::Set(d, 1.0f), y)), usual(by >= 1 && by <= 0x1p20f) {}
+  HWY_INLINE V under(D d, V x) const {
+#if HWY_TARGET == HWY_AVX3
+    const V size = hn::Abs(x);
+    const auto fits =
+        hn::And(hn::Ge(size, hn::Set(d, 0x1p-80f)), hn::Le(size, hn::Set(d, std::numeric_limits<float>::max())));
+    if (HWY_LIKELY(usual && hn::AllTrue(d, hn::Or(fits, hn::Eq(x, hn::Zero(d)))))) {
+      const V first = hn::Mul(x, nearest);
+      const V second = hn::MulAdd(hn::NegMulAdd(first, y, x), nearest, first);
+      return hn::CopySign(hn::MulAdd(hn::NegMulAdd(second, y, x), nearest, second), x);  // of −0 the sum is 0
+    }
+#else
+    (void)d;
+#endif
+    return hn::Div(x, y);
+  }
+};
+
 // 2^n for integers n in [-126, 127].
 template <class D, class VI>
 HWY_INLINE hn::Vec<D> power_of_two(D d, VI n) {
@@ -190,7 +239,7 @@ HWY_INLINE V vector_tanh(D d, V x) {
   const V small = hn::MulAdd(hn::Mul(p, z), x, x);  // of −0 it is 0
   const V far = hn::Min(hn::Set(d, 20.0f), a);
   const V e = exp_of_normal(d, hn::Add(far, far));
-  const V large = hn::Sub(one, hn::Div(hn::Set(d, 2.0f), hn::Add(e, one)));
+  const V large = hn::NegMulAdd(hn::Set(d, 2.0f), inverse(d, hn::Add(e, one)), one);
   return hn::CopySign(hn::IfThenElse(hn::Lt(a, hn::Set(d, 0.625f)), small, large), x);
 }
 

@@ -172,6 +172,17 @@ struct Binary {
   }
 };
 
+void divide_by_one(const TileCall& c) {
+  const D d;
+  const int64_t n = c.n;
+  for (int64_t r = 0; r < c.rows; ++r) {
+    const float* a = row_of(c, 0, r);
+    float* out = dst_row_of(c, r);
+    const Divisor<D> by(d, *row_of(c, 1, r));
+    each_vector(n, [&](int64_t j) HWY_ATTR { hn::StoreU(by.under(d, hn::LoadU(d, a + j)), d, out + j); });
+  }
+}
+
 // A least or greatest of which one operand is one number: where that is neither NaN nor zero, of which there are two,
 // an instruction has all cases; it gives its second operand where that is NaN.
 template <class F, unsigned scalars>
@@ -332,7 +343,7 @@ TileFn find_binary(ExprOp op, unsigned scalars) {
     case ExprOp::mul:
       return by_scalars<Binary, Mul>(scalars);
     case ExprOp::div:
-      return by_scalars<Binary, Div>(scalars);
+      return scalars == 2 ? divide_by_one : by_scalars<Binary, Div>(scalars);
     case ExprOp::min:
       return by_scalars<Extremum, Min>(scalars);
     case ExprOp::max:

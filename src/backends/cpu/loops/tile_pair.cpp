@@ -8,6 +8,7 @@
 #include <hwy/highway.h>
 
 #include "backends/cpu/loops/tile-inl.h"
+#include "backends/cpu/vector_math.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace npusim::cpu::HWY_NAMESPACE {
@@ -32,6 +33,28 @@ HWY_INLINE V linked(V x, V y) {
   if constexpr (link == Link::positive) return hn::IfThenZeroElse(hn::Le(x, hn::Zero(D())), x);
 }
 
+template <Link>
+HWY_INLINE V linked(V x, const Divisor<D>& y) {
+  return y.under(D(), x);
+}
+
+// One number for all lanes.
+template <Link link>
+HWY_INLINE auto same_for_all(float y) {
+  if constexpr (link == Link::div)
+    return Divisor<D>(D(), y);
+  else
+    return hn::Set(D(), y);
+}
+
+template <Link link, bool fixed, class One>
+HWY_INLINE V joined(V x, const float* y, const One& one) {
+  if constexpr (fixed)
+    return linked<link>(x, one);
+  else
+    return linked<link>(x, hn::LoadU(D(), y));
+}
+
 template <Link first, bool first_fixed, Link second, bool second_fixed>
 void pair(const TileCall& call) {
   const D d;
@@ -40,11 +63,12 @@ void pair(const TileCall& call) {
   for (int64_t r = 0; r < call.rows; ++r) {
     const float *a = row_of<float>(call, 0, r), *b = row_of<float>(call, 1, r), *c = row_of<float>(call, 2, r);
     float* out = dst_row_of<float>(call, r);
-    const V fb = hn::Set(d, *b), fc = hn::Set(d, *c);
+    const auto fb = same_for_all<first>(*b);
+    const auto fc = same_for_all<second>(*c);
     for (int64_t j = 0; j < n; j += lane_block)
       for (int64_t k = j; k < j + lane_block; k += lanes) {
-        const V x = linked<first>(hn::LoadU(d, a + k), first_fixed ? fb : hn::LoadU(d, b + k));
-        hn::StoreU(linked<second>(x, second_fixed ? fc : hn::LoadU(d, c + k)), d, out + k);
+        const V x = joined<first, first_fixed>(hn::LoadU(d, a + k), b + k, fb);
+        hn::StoreU(joined<second, second_fixed>(x, c + k, fc), d, out + k);
       }
   }
 }

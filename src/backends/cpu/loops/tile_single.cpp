@@ -30,17 +30,9 @@ HWY_INLINE S polynomial_of(S x, S sum, float next, Rest... rest) {
 struct Rounded {
   S value, rest;
 };
-// Of normal numbers, to 2^-14 at least.
-HWY_INLINE S near_inverse(S x) {
-#if HWY_TARGET == HWY_AVX3
-  return S{_mm512_rcp14_ps(x.raw)};
-#else
-  return hn::Div(hn::Set(Single(), 1), x);
-#endif
-}
 // Of normal numbers.
 HWY_INLINE Rounded quotient(const Rounded& above, const Rounded& below) {
-  const S inverse = near_inverse(below.value);
+  const S inverse = near_inverse(Single(), below.value);
   const S near = hn::Mul(above.value, inverse);
   const S left = hn::Add(hn::NegMulAdd(near, below.value, above.value), hn::NegMulAdd(near, below.rest, above.rest));
   const S value = hn::MulAdd(left, inverse, near);
@@ -109,7 +101,7 @@ struct SingleErfc {
     const Single d;
     const S a = hn::Min(hn::Set(d, 10.06f), hn::Abs(x));  // of NaN it is NaN
     const S one = hn::Set(d, 1), two = hn::Set(d, 2), half = hn::Set(d, 0.5f);
-    const S below = hn::Add(a, two), twice = hn::MulAdd(a, two, one), both = near_inverse(hn::Mul(below, twice));
+    const S below = hn::Add(a, two), twice = hn::MulAdd(a, two, one), both = near_inverse(d, hn::Mul(below, twice));
     const S by_below = hn::Mul(both, twice), by_twice = hn::Mul(both, below);
     const S near = hn::Mul(hn::Sub(a, two), by_below);
     const S t = hn::MulAdd(hn::NegMulAdd(a, near, hn::NegMulAdd(hn::Add(near, one), two, a)), by_below, near);

@@ -133,6 +133,43 @@ TEST(LoopsChain, GelusHaveTheBitsOfEachByItself) {
       });
 }
 
+// Floats of all sizes, and the last and first quotients of theirs below and above ties, divided by one number: each as
+// a division rounds it, alone and in an instruction with a sum, before and after it.
+TEST(LoopsChain, QuotientsByOneNumber) {
+  std::mt19937 random(13);
+  std::vector<float> divisors{1, 3, 6, 7, 10, 0.1f, 0.3f, -6, 0, -0.0f, 1e-40f, 1e38f, 0x1.fffffep0f, 0x1.000002p0f};
+  for (const double x : {inf, -inf, nan}) divisors.push_back(static_cast<float>(x));
+  for (int i = 0; i < 60; ++i)
+    divisors.push_back(std::bit_cast<float>(static_cast<uint32_t>(random() % 0x10000000 + 0x3a000000)));
+  constexpr int64_t n = 5003;
+  for (const float by : divisors) {
+    std::vector<float> x(n);
+    for (size_t i = 0; i < x.size(); ++i) {
+      const auto bits = static_cast<uint32_t>(random());
+      x[i] = i % 3 == 0 ? std::bit_cast<float>(bits) : std::bit_cast<float>(bits % 0x02000000 + 0x3f000000);
+      if (i % 3 == 1) x[i] = std::nextafterf(std::nextafterf(x[i], 0) * by, bits % 2 ? 0 : x[i]);
+      if (i % 89 == 0) x[i] = static_cast<float>(specials[i / 89 % specials.size()]);
+    }
+    on_every_instruction_set([&] {
+      KernelBuilder b({n});
+      const Ex a = b.load_broadcast(b.input({DType::f32, {n}})), y = b.load_broadcast(b.input({DType::f32, {1}}));
+      for (const Ex& value : {a / y, a / y + 1.0, (a + 1.0) / y}) b.store(b.output({DType::f32, {n}}), value);
+      std::vector<float> out[3] = {x, x, x};
+      void* args[] = {x.data(), const_cast<float*>(&by), out[0].data(), out[1].data(), out[2].data()};
+      Loops(b.finish("quotients"), 1).run(args);
+      for (size_t i = 0; i < x.size(); ++i) {
+        const float quotient = x[i] / by, sum = x[i] + 1, wanted[] = {quotient, quotient + 1, sum / by};
+        for (size_t k = 0; k < 3; ++k)
+          ASSERT_TRUE(std::isnan(wanted[k])
+                          ? std::isnan(out[k][i])
+                          : wanted[k] == out[k][i] && std::signbit(wanted[k]) == std::signbit(out[k][i]))
+              << x[i] << " by " << by << ", form " << k << ": " << out[k][i] << " for " << wanted[k];
+      }
+    });
+    if (HasFatalFailure()) return;
+  }
+}
+
 // Of every degree up to nine, of tiles and of single numbers, from constants and from values, with steps of others
 // between them.
 TEST(LoopsChain, Polynomials) {
