@@ -152,24 +152,52 @@ class OrderStep final : public BoundStep {
     if constexpr (!Keys::narrow) return sort_row<Entry>(at, 0, Keys::bits, thread, parts);
     const auto [low, high] = range_of(at, thread, parts);
     const int bits = std::bit_width(static_cast<Key>(high - low));
-    if (bits <= 32 && length_ <= int64_t{1} << 32) return sort_row<ShortEntry>(at, low, bits, thread, parts);
+    if (length_ <= int64_t{1} << 32 && sort_row_by_high_bits(at, low, bits, thread, parts)) return;
     sort_row<Entry>(at, low, bits, thread, parts);
   }
 
   // By keys from `low` on, of so many bits.
   template <typename Sorted>
   void sort_row(const Row& at, Key low, int bits, int thread, int parts) const {
+    store_places(at, sorted_by<Sorted>(at, low, 0, bits, thread, parts), parts);
+  }
+
+  // By the first 32 of those bits, and of the few whose are equal by all. False: more are, and nothing is stored.
+  bool sort_row_by_high_bits(const Row& at, Key low, int bits, int thread, int parts) const {
+    const int behind = std::max(bits - 32, 0);
+    ShortEntry* sorted = sorted_by<ShortEntry>(at, low, behind, bits - behind, thread, parts);
+    constexpr int64_t few = 16;
+    const auto key = [&](const ShortEntry& e) { return Keys::key(at.from[e.place() * from_step_]) ^ flip_; };
+    for (int64_t i = 0, end = 0; behind > 0 && i < length_; i = end) {
+      for (end = i + 1; end < length_ && sorted[end].key() == sorted[i].key();) ++end;
+      if (end - i > few) return false;
+      if (end - i > 1)
+        std::sort(sorted + i, sorted + end, [&](const ShortEntry& a, const ShortEntry& b) {
+          return std::pair(key(a), a.place()) < std::pair(key(b), b.place());
+        });
+    }
+    store_places(at, sorted, parts);
+    return true;
+  }
+
+  // By the bits of the keys from `low` on that `behind` lower ones stand behind.
+  template <typename Sorted>
+  Sorted* sorted_by(const Row& at, Key low, int behind, int bits, int thread, int parts) const {
     auto* entries = reinterpret_cast<Sorted*>(entries_of(thread));
     for_parts(parts, [&](int part) {
       each_block(at.from, length_ * part / parts, length_ * (part + 1) / parts,
                  [&](const Key* keys, int64_t n, int64_t place) {
                    using Part = decltype(entries->key());
                    for (int64_t i = 0; i < n; ++i)
-                     entries[place + i] = Sorted(static_cast<Part>(keys[i] - low), static_cast<uint64_t>(place + i));
+                     entries[place + i] =
+                         Sorted(static_cast<Part>((keys[i] - low) >> behind), static_cast<uint64_t>(place + i));
                  });
     });
-    const Sorted* sorted =
-        sort_entries(entries, entries + length_, parts > 1 ? counts() : counts_of(thread), length_, bits, parts);
+    return sort_entries(entries, entries + length_, parts > 1 ? counts() : counts_of(thread), length_, bits, parts);
+  }
+
+  template <typename Sorted>
+  void store_places(const Row& at, const Sorted* sorted, int parts) const {
     for_parts(parts, [&](int part) {
       const int64_t end = count_ * (part + 1) / parts, step = to_step_;
       const Sorted* from = sorted + first_;

@@ -51,6 +51,26 @@ TEST(Order, FewAndManyOfADigit) {
       }
 }
 
+// Keys of 64 bits all over their range, some of which are alike in the first half of them or in all, beside those of
+// which so many are that only whole keys tell them apart.
+TEST(Order, KeysAlikeInTheirFirstHalf) {
+  Draws d(6);
+  for (const int64_t n : {2, 63, 64, 1000, 4095, 65536, 70001})
+    for (const int64_t alike : {0, 1, 12, 40})
+      for (const int threads : {1, 3}) {
+        OrderCase c;
+        c.kernel = test::order_kernel(DType::i64, {}, n, n, d.chance(0.5));
+        for (const KernelArg& arg : c.kernel.args) c.memory.push_back(make_tensor({arg.dtype, {arg.elements}}));
+        auto* keys = reinterpret_cast<int64_t*>(c.memory[0].data.data());
+        for (int64_t i = 0; i < n; ++i) keys[i] = static_cast<int64_t>(d.random());
+        for (int64_t k = 0; k < alike; ++k) {
+          const int64_t from = d.whole(0, n - 1), to = k < 20 ? d.whole(0, n - 1) : k % n;
+          keys[to] = (k < 20 ? keys[from] : int64_t{1} << 40) ^ d.whole(0, 3);
+        }
+        run_as_interpreted(c, threads);
+      }
+}
+
 TEST(Order, SharesALongRow) {
   Draws d(4);
   for (const DType dtype : {DType::boolean, DType::bf16, DType::f32, DType::i64, DType::f64})
