@@ -19,8 +19,8 @@ struct Choice {
   const Kernel& k;
   size_t outer;  // dimensions that are not the row
   bool reduces = false, scans = false;
-  bool alone = false;                // one operation, which memory is enough for
-  int64_t elements = tile_elements;  // of a tile
+  bool computes = false, alone = false;  // alone: one operation, which memory is enough for
+  int64_t elements = tile_elements;      // of a tile
 
   bool in_row(int d) const { return d >= 0 && static_cast<size_t>(d) >= outer; }
   int64_t extent(int d) const { return d < 0 ? 1 : k.space[static_cast<size_t>(d)]; }
@@ -101,30 +101,26 @@ struct Choice {
   }
 };
 
-// Whether elements are only moved, as they are and each its own, from places that integers in memory name.
-bool only_gathers(const Kernel& k, DimSet tile) {
+// Whether elements come from places that integers name, and instructions over the tile, cheap ones that nothing stops
+// and whose lanes know nothing of each other, read what is one for each of its points or one for all: its rows may be
+// one behind the other, and what is between them computed, too.
+bool runs_flat(const Kernel& k, DimSet tile) {
   const Dependence depends = dependence_of(k);
-  const auto loaded = [&](int32_t i) {
-    const Expr& e = k.exprs[static_cast<size_t>(i)];
-    const bool load = e.op == ExprOp::load && !is_search(e) && !is_condition(e);
-    return load ? &k.args[static_cast<size_t>(k.accesses[static_cast<size_t>(e.integer)].arg)] : nullptr;
-  };
+  const auto in_tile = [&](int32_t i) { return depends.dims[static_cast<size_t>(i)] & tile; };
   const auto plain = [](const Access& a) { return a.guards.empty(); };
-  const auto named = [&](const IndexTerm& t) { return loaded(t.expr) && loaded(t.expr)->dtype == DType::i64; };
-  bool gathers = false;
-  for (const Access& a : k.accesses) {
-    if (!plain(a) || !std::all_of(a.terms.begin(), a.terms.end(), named)) return false;
-    gathers = gathers || !a.terms.empty();
+  if (k.row_dims > 0 || !std::all_of(k.accesses.begin(), k.accesses.end(), plain)) return false;
+  for (size_t i = 0; i < k.exprs.size(); ++i) {
+    const Expr& e = k.exprs[i];
+    const bool apart = e.op == ExprOp::index || e.op == ExprOp::reduce || e.op == ExprOp::require;
+    if (apart || cost_of(e.op) >= 0.5 || is_search(e) || is_condition(e)) return false;
+    for (int n = 0; n < expr_arity(e.op) && in_tile(static_cast<int32_t>(i)) == tile; ++n)
+      if (const DimSet of_operand = in_tile(e.in[static_cast<size_t>(n)]); of_operand != 0 && of_operand != tile)
+        return false;
   }
-  const auto all_loaded = [&] {
-    for (size_t i = 0; i < k.exprs.size(); ++i)
-      if (!loaded(static_cast<int32_t>(i))) return false;
-    return true;
-  };
-  return gathers && all_loaded() && std::all_of(k.stores.begin(), k.stores.end(), [&](const Store& s) {
-           return !s.accumulate && plain(s.access) && s.access.terms.empty() &&
-                  loaded(s.expr)->dtype == k.args[static_cast<size_t>(s.access.arg)].dtype &&
-                  (depends.dims[static_cast<size_t>(s.expr)] & tile) == tile;
+  const auto gathers = [](const Access& a) { return !a.terms.empty(); };
+  return std::any_of(k.accesses.begin(), k.accesses.end(), gathers) &&
+         std::all_of(k.stores.begin(), k.stores.end(), [&](const Store& s) {
+           return !s.accumulate && plain(s.access) && s.access.terms.empty() && in_tile(s.expr) == tile;
          });
 }
 
@@ -150,11 +146,11 @@ void choose_extents(Plan& plan, const Choice& c) {
     if (c.alone && !transposes && in_place_columns(columns) > 0)
       plan.tile_columns = std::min(in_place_columns(columns), c.elements);
   }
-  // Instructions run over whole blocks of lanes. Short rows that none computes are one behind the other.
-  const bool dense =
-      plan.tile_columns < lane_block && !transposes && only_gathers(c.k, bit(plan.row_dim) | bit(plan.column_dim));
+  // Instructions run over whole blocks of lanes: of short rows they take many at once.
+  const bool dense = plan.row_dim >= 0 && plan.tile_columns < lane_block && !transposes &&
+                     runs_flat(c.k, bit(plan.row_dim) | bit(plan.column_dim));
   plan.pitch = dense ? plan.tile_columns : padded(plan.tile_columns);
-  const int64_t fit = std::max<int64_t>((dense ? 2 * tile_elements : c.elements) / plan.pitch, 1);
+  const int64_t fit = std::max<int64_t>((dense && !c.computes ? 2 * tile_elements : c.elements) / plan.pitch, 1);
   plan.tile_rows = transposes ? std::min<int64_t>(rows, std::max<int64_t>(fit, 64)) : std::min(rows, fit);
 }
 
@@ -167,7 +163,7 @@ int64_t elements_of(const Kernel& k, Choice& c) {
     computed += expr_arity(e.op) > 0;
     wide += expr_arity(e.op) > 0 && (e.type == Scalar::f64 || e.type == Scalar::i64);
   }
-  c.alone = computed == 1;
+  c.computes = computed > 0, c.alone = computed == 1;
   if (computed <= 1 && in_place_columns(c.extent(c.column())) > 0) return 4 * tile_elements;
   return wide > 4 || is_large(k) ? tile_elements / 2 : tile_elements;
 }

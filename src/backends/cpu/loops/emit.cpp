@@ -67,8 +67,8 @@ void Emitter::end_section() {
 }
 
 int Emitter::new_register(Span span, int bytes) {
-  const int64_t lanes = span == Span::full     ? plan_.tile_rows * plan_.pitch
-                        : span == Span::column ? plan_.pitch
+  const int64_t lanes = span == Span::full     ? padded(plan_.tile_rows * plan_.pitch)
+                        : span == Span::column ? padded(plan_.pitch)
                         : span == Span::row    ? padded(plan_.tile_rows)
                                                : lane_block;
   Register r;

@@ -175,7 +175,9 @@ void Frame::shape_call(Bound& b, size_t i) {
     if (inst.span != Span::full) return 0;
     return o.span == Span::full ? (in_place ? in_place_step : plan_.pitch) : o.span == Span::row;
   };
-  bool flat = inst.span == Span::full && !inst.folds && call.n == plan_.pitch && call.columns == b.columns;
+  // Rows that are less than a block apart are computed with what is between them (runs_flat()).
+  const bool dense = plan_.pitch % lane_block != 0;
+  bool flat = inst.span == Span::full && !inst.folds && (dense || call.columns == plan_.pitch);
   for (size_t k = 0; k < most_operands; ++k) {
     const InstOperand& in = inst.in[k];
     if (in.reg < 0) continue;
@@ -191,8 +193,9 @@ void Frame::shape_call(Bound& b, size_t i) {
                                          : plan_.pitch;
   if (inst.folds && inst.fold == Fold::columns)
     call.dst_row = plan_.registers[static_cast<size_t>(inst.dst)].span == Span::row;
-  if (flat && call.dst_row == plan_.pitch && call.columns == call.n) {
-    call.columns = call.n = call.rows * call.n;
+  if (flat && call.dst_row == plan_.pitch) {
+    call.columns = call.rows * plan_.pitch;
+    call.n = padded(call.columns);
     call.rows = 1;
   }
 }

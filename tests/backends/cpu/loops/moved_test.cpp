@@ -179,9 +179,13 @@ TEST(LoopsMoved, ShortRowsOfNamedPlaces) {
     KernelBuilder b({rows, columns});
     const int x = b.input({dtype, {rows, in}});
     const int table = b.input({below(4) == 0 ? DType::i32 : DType::i64, {rows, columns}});
-    const Ex place = b.load(table, std::vector<Coord>{form == 1 ? Coord(int64_t{0}) : Coord(b.dim(0)),
+    const Ex named = b.load(table, std::vector<Coord>{form == 1 ? Coord(int64_t{0}) : Coord(b.dim(0)),
                                                       form == 2 ? Coord(int64_t{0}) : Coord(b.dim(1))});
-    const Ex one = b.load(x, std::vector<Coord>{b.dim(0), Coord(place)});
+    const bool from_end = below(2) == 0, computed = below(2) == 0 && dtype != DType::boolean;
+    const Ex place = from_end ? select(named < 0, named + in, named) : named;
+    const Ex found = b.load(x, std::vector<Coord>{b.dim(0), Coord(place)});
+    const Ex of_row = b.load(x, std::vector<Coord>{b.dim(0), Coord(int64_t{0})});
+    const Ex one = !computed ? found : below(2) ? found * 3 + b.cast(place, found.type()) : found - of_row;
     const int out = b.output({dtype, {rows, columns + gap}});
     b.store(out, std::vector<Coord>{b.dim(0), b.dim(1) + gap}, one);
     if (form == 3) {
@@ -189,7 +193,8 @@ TEST(LoopsMoved, ShortRowsOfNamedPlaces) {
       b.store(b.output({dtype, {rows, columns}}), std::vector<Coord>{b.dim(0), b.dim(1)}, other);
     }
     Check check;
-    check.least = 0, check.most = dtype == DType::boolean ? std::min<int64_t>(in - 1, 1) : in - 1;
+    check.least = from_end && dtype != DType::boolean ? -in : 0;
+    check.most = dtype == DType::boolean ? std::min<int64_t>(in - 1, 1) : in - 1;
     check_kernel_runs(b.finish("named"), check);
     if (::testing::Test::HasFatalFailure()) return;
   }
