@@ -273,7 +273,7 @@ void choose_loops(Plan& plan, const Choice& c) {
 
 }  // namespace
 
-void choose_tile(Plan& plan) {
+void choose_tile(Plan& plan, int64_t most_copied) {
   const Kernel& k = plan.piece.kernel;
   Choice c{k, k.space.size() - static_cast<size_t>(k.row_dims)};
   for (const Expr& e : k.exprs) {
@@ -286,7 +286,10 @@ void choose_tile(Plan& plan) {
     choose_serial(plan, c);
   } else {
     plan.column_dim = c.column();
-    if (only_copies(k, plan.column_dim) || only_folds(k)) c.elements = copied_elements;
+    if (only_copies(k, plan.column_dim))
+      c.elements = std::min(copied_elements, most_copied);
+    else if (only_folds(k))
+      c.elements = copied_elements;
     if (plan.column_dim >= 0) plan.row_dim = c.row(plan.column_dim);
     choose_extents(plan, c);
   }

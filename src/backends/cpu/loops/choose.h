@@ -5,6 +5,7 @@
 namespace npusim::cpu {
 
 // Which dimensions the tile covers, its extents, and the loops over them.
-void choose_tile(Plan& plan);
+// What is only copied is in tiles of `most_copied` elements or fewer.
+void choose_tile(Plan& plan, int64_t most_copied);
 
 }  // namespace npusim::cpu

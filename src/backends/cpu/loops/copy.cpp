@@ -150,12 +150,12 @@ void transpose(T* to, int64_t to_row, const T* from, int64_t from_row, int64_t r
 }
 
 // A few vectors, the last one where the run ends: it may have elements of the one before it.
-template <class T>
+template <size_t most, class T>
 HWY_INLINE void copy_vectors(T* to, const T* from, int64_t n) {
-  const hn::ScalableTag<T> d;
+  const hn::CappedTag<T, most> d;
   constexpr auto lanes = static_cast<int64_t>(hn::MaxLanes(d));
   if (n < lanes) {
-    for (int64_t i = 0; i < n; ++i) to[i] = from[i];
+    if constexpr (most > 1) copy_vectors<most / 2>(to, from, n);
     return;
   }
   const auto last = hn::LoadU(d, from + n - lanes);
@@ -163,13 +163,21 @@ HWY_INLINE void copy_vectors(T* to, const T* from, int64_t n) {
   hn::StoreU(last, d, to + n - lanes);
 }
 
+template <class T>
+inline constexpr size_t most_lanes = hn::MaxLanes(hn::ScalableTag<T>());
+inline constexpr int64_t few_bytes = 512;  // of a run that is not worth a call
+template <class T>
+HWY_INLINE bool is_few(int64_t n) {
+  return n * static_cast<int64_t>(sizeof(T)) <= few_bytes;
+}
+
 // memcpy may come to a string instruction, which is ten times as slow where the target is a few bytes ahead in its
 // page.
 template <class T>
 HWY_INLINE void copy_dense(T* to, const T* from, int64_t n) {
   constexpr uintptr_t page = 4096, ahead = 64;
-  constexpr int64_t least = 1024, few = 512;  // bytes
-  if (n * static_cast<int64_t>(sizeof(T)) <= few) return copy_vectors(to, from, n);
+  constexpr int64_t least = 1024;  // bytes
+  if (is_few<T>(n)) return copy_vectors<most_lanes<T>>(to, from, n);
   const uintptr_t between = (reinterpret_cast<uintptr_t>(to) - reinterpret_cast<uintptr_t>(from)) % page;
   int64_t i = 0;
   if (between > 0 && between < ahead && n * static_cast<int64_t>(sizeof(T)) >= least) {
@@ -256,6 +264,11 @@ void copy_of(BlockCopy b) {
   if (b.rows >= 4 && b.columns == 2) return copy_few<T, 2>(to, from, b);
   if (b.rows >= 4 && b.columns == 3) return copy_few<T, 3>(to, from, b);
   if (b.rows >= 4 && b.columns == 4) return copy_few<T, 4>(to, from, b);
+  if (dense && is_few<T>(b.columns)) {
+    for (int64_t r = 0; r < b.rows; ++r)
+      copy_vectors<most_lanes<T>>(to + r * b.to_row, from + r * b.from_row, b.columns);
+    return;
+  }
   if (b.to_column == 1 && b.from_column != 1 && b.from_row == 1 && b.rows > 1)
     return transpose(to, b.to_row, from, b.from_column, b.rows, b.columns);
   if (b.from_column == 1 && b.to_column != 1 && b.to_row == 1 && b.rows > 1)

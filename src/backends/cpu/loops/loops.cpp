@@ -29,6 +29,15 @@ Scratch new_scratch(int64_t bytes) {
   return Scratch(p);
 }
 
+// Of several plans.
+int64_t turns_of(const Kernel& kernel, size_t plans) {
+  constexpr int64_t points_of_turn = 32768, most_turns = 64, few_plans = 8;  // each begins anew in a turn
+  int64_t points = 1;
+  for (const int64_t n : kernel.space) points *= n;
+  const int64_t groups = std::max<int64_t>(static_cast<int64_t>(plans) / few_plans, 1);
+  return std::clamp<int64_t>(points / (points_of_turn * groups), 1, most_turns);
+}
+
 }  // namespace
 
 struct Loops::State {
@@ -86,23 +95,19 @@ Loops::Loops(const Kernel& kernel, int threads, bool boxes) : state_(std::make_u
   int64_t bytes = 0;
   Kernel searched = kernel;
   find_searches(searched);
-  for (Piece& piece : split_kernel(searched)) {
+  std::vector<Piece> pieces = split_kernel(searched);
+  if (pieces.size() > 1 && !serial) s.turns = turns_of(kernel, pieces.size());
+  for (Piece& piece : pieces) {
     collapse_dimensions(piece, !boxes);
     find_running_places(piece.kernel);
     drop_dead(piece.kernel);
-    s.plans.push_back(std::make_unique<Plan>(make_plan(std::move(piece), serial)));
+    s.plans.push_back(std::make_unique<Plan>(make_plan(std::move(piece), serial, s.turns)));
     const Plan& plan = *s.plans.back();
     s.extents.push_back(plan.piece.kernel.space);
     s.extents.back().push_back(0);
     bytes = std::max(bytes, plan.scratch_bytes);
     if (plan.serial ? plan.shared_dim >= 0 : plan.tiles > 1) cost += plan.tile_cost * static_cast<double>(plan.tiles);
   }
-  int64_t points = 1;
-  for (const int64_t n : kernel.space) points *= n;
-  constexpr int64_t points_of_turn = 32768, most_turns = 64, few_plans = 8;  // each begins anew in a turn
-  const int64_t points_of_turns =
-      points_of_turn * std::max<int64_t>(static_cast<int64_t>(s.plans.size()) / few_plans, 1);
-  if (s.plans.size() > 1 && !serial) s.turns = std::clamp<int64_t>(points / points_of_turns, 1, most_turns);
   s.zeros.assign(kernel.space.size() + 1, 0);
   s.boxes = boxes;
   s.parallel = cost >= worth_sharing_ns;

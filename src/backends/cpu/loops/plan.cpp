@@ -55,13 +55,21 @@ void fetch_ahead(Plan& plan) {
   }
 }
 
+// Of copies in turns: a border of all images at once would be written when their lines are no longer near.
+int64_t copied_in_turn(const Kernel& k, int64_t turns) {
+  constexpr int64_t least = 256;  // a tile has its price
+  int64_t points = 1;
+  for (const int64_t n : k.space) points *= n;
+  return turns == 1 ? points : std::max(points / turns, least);
+}
+
 }  // namespace
 
-Plan make_plan(Piece piece, bool serial) {
+Plan make_plan(Piece piece, bool serial, int64_t turns) {
   Plan plan;
   plan.piece = std::move(piece);
   plan.serial = serial;
-  choose_tile(plan);
+  choose_tile(plan, copied_in_turn(plan.piece.kernel, turns));
   find_conditions(plan.piece.kernel);
   find_places_of_extremes(plan.piece.kernel, plan.column_dim);
   if (serial) plan.shared_dim = dimension_to_share(plan);

@@ -127,6 +127,7 @@ struct Plan {
   int shared_dim = -1;  // serial: points that differ along it reach different elements, so that threads may share it
 };
 
-Plan make_plan(Piece piece, bool serial);
+// `turns`: how many times plans of one kernel take turns, each with a part of its tiles.
+Plan make_plan(Piece piece, bool serial, int64_t turns);
 
 }  // namespace npusim::cpu

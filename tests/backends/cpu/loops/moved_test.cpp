@@ -136,6 +136,22 @@ TEST(LoopsMoved, Borders) {
         }
 }
 
+// Borders of many images, which are written in turns with what they surround: around, above or beside it.
+TEST(LoopsMoved, BordersInTurns) {
+  for (int way = 0; way < 5; ++way)
+    for (const auto& [high, wide] : {std::pair<int64_t, int64_t>{1, 2}, {0, 1}, {2, 0}}) {
+      const int64_t n = 37, h = n + 2 * high, w = n + 2 * wide;
+      KernelBuilder b({60, h, w});
+      const DType dtype = dtypes[static_cast<size_t>(way)];
+      const Ex j = b.index(1) - high, i = b.index(2) - wide;
+      const Coord at[] = {b.dim(0), bordered(way, j, n), bordered(way % 4, i, n)};
+      const Ex x = b.load(b.input({dtype, {60, n, n}}), at);
+      b.store(b.output({dtype, {60, h, w}}), x);
+      check_kernel_runs(b.finish("borders"), check_of(dtype));
+      if (HasFatalFailure()) return;
+    }
+}
+
 // An affine index beyond its extent is still a trap.
 TEST(LoopsMoved, OutsideIsATrap) {
   KernelBuilder b({10});
