@@ -39,8 +39,8 @@ FAR_TAIL = (
      1.84631831751005468180e-5, 1.42151175831644588870e-7, 2.04426310338993978564e-15),
 )  # fmt: skip
 
-# Of erfinv(y) / y, in powers of v + 1 of v = log(1 − y²), and where that is −5.5 and less of v + 10.5; at −∞ it is +∞. The
-# coefficients are those of floats, each chosen for the roundings of those before it.
+# Of erfinv(y) / y, in powers of v + 1 of v = log(1 − y²), and where that is −5.5 and less of v + 10.5; at −∞ it is +∞.
+# The coefficients are those of floats, each chosen for the roundings of those before it.
 NEAR = (1.1273744106292725, -0.24783293902873993, 0.004250511061400175, 0.002376578515395522, 0.00010055697930511087,
         -3.82266916858498e-05, -4.554144197754795e-06, 4.3946553773821506e-07, 1.2362175993985147e-07,
         7.381490529922985e-09)  # fmt: skip

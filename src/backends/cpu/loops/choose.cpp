@@ -112,7 +112,10 @@ bool runs_flat(const Kernel& k, DimSet tile) {
   for (size_t i = 0; i < k.exprs.size(); ++i) {
     const Expr& e = k.exprs[i];
     const bool apart = e.op == ExprOp::index || e.op == ExprOp::reduce || e.op == ExprOp::require;
-    if (apart || cost_of(e.op) >= 0.5 || is_search(e) || is_condition(e)) return false;
+    const bool divides = (e.op == ExprOp::idiv || e.op == ExprOp::irem) &&
+                         k.exprs[static_cast<size_t>(e.in[1])].op == ExprOp::constant &&
+                         k.exprs[static_cast<size_t>(e.in[1])].integer > 0;
+    if (apart || (cost_of(e.op) >= 0.5 && !divides) || is_search(e) || is_condition(e)) return false;
     for (int n = 0; n < expr_arity(e.op) && in_tile(static_cast<int32_t>(i)) == tile; ++n)
       if (const DimSet of_operand = in_tile(e.in[static_cast<size_t>(n)]); of_operand != 0 && of_operand != tile)
         return false;

@@ -198,7 +198,8 @@ TEST(LoopsMoved, ShortRowsOfNamedPlaces) {
     const Ex named = b.load(table, std::vector<Coord>{form == 1 ? Coord(int64_t{0}) : Coord(b.dim(0)),
                                                       form == 2 ? Coord(int64_t{0}) : Coord(b.dim(1))});
     const bool from_end = below(2) == 0, computed = below(2) == 0 && dtype != DType::boolean;
-    const Ex place = from_end ? select(named < 0, named + in, named) : named;
+    const Ex chosen = select(named < 0, named + in, named), rest = irem(named + in, b.integer(in));
+    const Ex place = !from_end ? named : below(2) ? chosen : rest;
     const Ex found = b.load(x, std::vector<Coord>{b.dim(0), Coord(place)});
     const Ex of_row = b.load(x, std::vector<Coord>{b.dim(0), Coord(int64_t{0})});
     const Ex one = !computed ? found : below(2) ? found * 3 + b.cast(place, found.type()) : found - of_row;
