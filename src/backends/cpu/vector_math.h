@@ -40,17 +40,6 @@ HWY_INLINE V near_inverse(D d, V x) {
 #endif
 }
 
-// The same to a unit in its last place.
-template <class D, class V>
-HWY_INLINE V inverse(D d, V x) {
-  const V near = near_inverse(d, x);
-#if HWY_TARGET == HWY_AVX3
-  return hn::MulAdd(near, hn::NegMulAdd(x, near, hn::Set(d, 1.0f)), near);
-#else
-  return near;
-#endif
-}
-
 // x / y of one y, as a division rounds it. Where vectors are long products take less: of a quotient within a unit of
 // its last place, its rest, which is exact, and the inverse that is nearest, the sum is nearest, too (Markstein). What
 // may end below normal numbers, infinity and NaN are divided.
@@ -239,7 +228,7 @@ HWY_INLINE V vector_tanh(D d, V x) {
   const V small = hn::MulAdd(hn::Mul(p, z), x, x);  // of −0 it is 0
   const V far = hn::Min(hn::Set(d, 20.0f), a);
   const V e = exp_of_normal(d, hn::Add(far, far));
-  const V large = hn::NegMulAdd(hn::Set(d, 2.0f), inverse(d, hn::Add(e, one)), one);
+  const V large = hn::Sub(one, hn::Div(hn::Set(d, 2.0f), hn::Add(e, one)));
   return hn::CopySign(hn::IfThenElse(hn::Lt(a, hn::Set(d, 0.625f)), small, large), x);
 }
 
