@@ -142,7 +142,7 @@ class Contexts {
   const Context& context_for(const StepRange& range) {
     const auto shared = [&](size_t i) {
       const Step& step = range.sequence.steps[range.first + i];
-      return step_ns(range.program.kernels[static_cast<size_t>(step.kernel)]) >= worth_sharing_ns;
+      return step_ns(range.program.kernels[static_cast<size_t>(step.kernel)]) >= worth_team_ns;
     };
     bool any = asked_ > 0;
     for (size_t i = 0; i < range.count && !any; ++i) any = shared(i);
