@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -96,7 +97,12 @@ class Program:
     @property
     def methods(self) -> list[str]:
         """Names of what can be run; "main" unless the program was compiled with others."""
-        return _core.method_names(self.handle)
+        return list(self._names)
+
+    @functools.cached_property
+    def _names(self) -> dict[str, None]:
+        """In their order; found once, as each of thousands may be asked for."""
+        return dict.fromkeys(_core.method_names(self.handle))
 
     @property
     def model(self) -> str:
@@ -149,8 +155,8 @@ class Program:
 
     def choose_method(self, method: str | None) -> str:
         """The method asked for; without a name the only one, or "main"."""
-        names = self.methods
-        wanted = (names[0] if len(names) == 1 else "main") if method is None else _text("method", method)
+        names = self._names
+        wanted = (next(iter(names)) if len(names) == 1 else "main") if method is None else _text("method", method)
         if wanted not in names:
             asked = "which method?" if method is None else f"no method '{method}'."
             raise UsageError(f"{asked} The program has {', '.join(names)}")

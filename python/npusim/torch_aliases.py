@@ -13,6 +13,7 @@ import torch
 from torch.export.graph_signature import InputKind
 
 from .errors import Problem, UnsupportedError
+from .torch_bits import loses_bits
 from .torch_levels import innermost, is_inside
 from .torch_needed import CONDITIONS, find_needed
 from .torch_rows import argument, call
@@ -367,7 +368,8 @@ def reshapes(node: torch.fx.Node) -> bool:
 
 
 def _check_written(nodes: Iterable[torch.fx.Node]) -> None:
-    """That no write goes through a view that shows an element more than once: PyTorch adds up what all of its places get."""
+    """That no write goes through a view that shows an element more than once: PyTorch adds up what all of its places get;
+    or through one of another dtype, where a number that nobody writes may be a NaN that loses its bits."""
     for node in nodes:
         if not isinstance(node.target, torch._ops.OpOverload) or not node.target._schema.is_mutable or reshapes(node):
             continue
@@ -375,15 +377,32 @@ def _check_written(nodes: Iterable[torch.fx.Node]) -> None:
             if arg.alias_info is None or not arg.alias_info.is_write:
                 continue
             to = node.args[position] if position < len(node.args) else node.kwargs.get(arg.name)
-            for value in (one.meta.get("val") for one in torch.utils._pytree.tree_leaves(to) if isinstance(one, torch.fx.Node)):
-                if isinstance(value, torch.Tensor) and _shows_twice(value):
-                    what = "writes through a view that shows an element more than once, as expand() gives it; what helps: "
-                    raise UnsupportedError(
-                        [Problem(f"node '{node.name}' ({node.target})", what + "to write into what it is a view of")]
-                    )
+            for one in (one for one in torch.utils._pytree.tree_leaves(to) if isinstance(one, torch.fx.Node)):
+                value = one.meta.get("val")
+                if isinstance(value, torch.Tensor) and shows_twice(value):
+                    what = "a view that shows an element more than once, as expand() gives it; what helps: to write into what "
+                    what += "it is a view of"
+                elif _is_as_bits(one):
+                    what = "a view of another dtype; what helps: to compute the numbers, x = (x.view(torch.int32) & mask)"
+                    what += ".view(torch.float32), and to write those"
+                else:
+                    continue
+                raise UnsupportedError([Problem(f"node '{node.name}' ({node.target})", f"writes through {what}")])
 
 
-def _shows_twice(value: torch.Tensor) -> bool:
+def _is_as_bits(node: torch.fx.Node) -> bool:
+    """Whether a node is a view of memory as numbers of another kind."""
+    while isinstance(node.target, torch._ops.OpOverload) and node.args and isinstance(node.args[0], torch.fx.Node):
+        results, before = node.target._schema.returns, node.args[0]
+        if not any(result.alias_info is not None for result in results):
+            return False
+        if node.target == ATEN.view.dtype and loses_bits(before.meta["val"].dtype, node.args[1]):  # type: ignore[arg-type]
+            return True
+        node = before
+    return False
+
+
+def shows_twice(value: torch.Tensor) -> bool:
     """Extents that values decide are not asked for: the tracer would end there. Only a stride of 0 says it of them."""
     dims = list(zip(value.stride(), value.shape, strict=True))
     if not all(isinstance(number, int) for dim in dims for number in dim):

@@ -12,6 +12,12 @@ WIDTHS = {torch.float16: (5, 10), torch.bfloat16: (8, 7), torch.float32: (8, 23)
 WHOLE = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}  # by bytes
 
 
+def loses_bits(one: torch.dtype, other: torch.dtype) -> bool:
+    """Whether numbers of one dtype may not stand for the bits of another in the same memory."""
+    kinds = {dtype.to_real() if dtype.is_complex else dtype for dtype in (one, other)}
+    return len(kinds) > 1 and any(dtype in WIDTHS or dtype == torch.bool for dtype in kinds)
+
+
 def view_dtype(self: Tensor, dtype: torch.dtype) -> Tensor:
     """Where sizes differ the last dimension has as many elements more or fewer."""
     found = _bits(self) if self.dtype in WIDTHS else self

@@ -26,6 +26,7 @@ from .errors import Error, Problem, UnsupportedError, UsageError
 from .program import Program
 from .session import Session
 from .torch_aliases import RESHAPE_ALIAS, as_strided, parts_of
+from .torch_bits import loses_bits
 from .torch_checks import hold_assertions, without_effects
 from .torch_decompose import decompositions, shows_operand
 from .torch_foreach import write_one_by_one
@@ -79,7 +80,7 @@ def backend(
     _keep_memory(graph)
     try:
         if loses_writes(graph):
-            raise UnsupportedError("it writes in place where the order of memory decides what else is written")
+            raise UnsupportedError("it writes in place where the order or the dtype of memory decides what else is written")
         return compiler(graph, inputs)
     except torch._dynamo.exc.TorchDynamoException:  # by which dynamo is told to trace anew, among others
         raise
@@ -286,7 +287,9 @@ class _Compiled:
                     {**ref.tensor, "name": name, "producer_node": ref.node, "producer_output_idx": ref.index}
                 )
             self.outputs.append((names, traced.meta["val"]))
-        self.shared = _shared_memories([out[1] for out in self.outputs if isinstance(out, tuple)])
+        traced = [out[1] for out in self.outputs if isinstance(out, tuple)]
+        _check_one_kind(traced)
+        self.shared = _shared_memories(traced)
         return outputs
 
     def __call__(self, arguments: Sequence[Any]) -> list[Any]:
@@ -400,6 +403,14 @@ def _shared_memories(outputs: list[torch.Tensor]) -> dict[int, int]:
         for traced in outputs
         if counts[_storage(traced)] > 1 or traced.storage_offset() != 0
     }
+
+
+def _check_one_kind(outputs: list[torch.Tensor]) -> None:
+    """That no two outputs show one memory in dtypes of which one does not keep the bits that the other needs."""
+    kinds: dict[int, torch.dtype] = {}
+    for traced in outputs:
+        if loses_bits(kinds.setdefault(_storage(traced), traced.dtype), traced.dtype):
+            raise UnsupportedError("it returns one memory in several dtypes")
 
 
 def _tensor(tensor: torch.Tensor, traced: torch.Tensor, memory: torch.UntypedStorage | None) -> torch.Tensor:

@@ -16,7 +16,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from .errors import Problem, UnsupportedError
-from .torch_aliases import RESHAPE_ALIAS, copied, is_written, parts_of, rebuilt
+from .torch_aliases import RESHAPE_ALIAS, copied, is_written, parts_of, rebuilt, shows_twice
+from .torch_bits import loses_bits
 from .torch_levels import innermost, levels_of
 from .torch_rows import call
 
@@ -26,6 +27,7 @@ NO_RESULT = {"copy_", "set_", "resize_", "resize_as_"}
 COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
 KEEPS_ORDER = {"copy_", "fill_", "zero_"}  # functionalised, too
 ADDRESSING = {"as_strided", "as_strided_", "as_strided_copy", "as_strided_scatter"}
+EXPANDING = {"expand", "expand_as", "broadcast_to", "broadcast_tensors"}
 # Whether these copy, or show what they are given, its order in memory decides.
 SHOWING = {"reshape", "reshape_as", "flatten", "ravel", "contiguous"}
 
@@ -98,40 +100,47 @@ def _is_view(op: Any) -> bool:
 
 
 class _Orders(TorchDispatchMode):
-    """Notes where something is written, what is not row-major by more than a copy, where memory is addressed, and where
-    windows are views."""
+    """Notes where something is written, what is not row-major by more than a copy, where memory is addressed, where windows
+    are views, and what is written through views that show elements more than once or as numbers of another kind."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.written, self.moved, self.addressed, self.unfolded = False, False, False, False
+        self.written, self.moved, self.addressed, self.unfolded, self.lost = False, False, False, False, False
+        self.as_bits: set[int] = set()  # memories that are seen in several dtypes
 
     def __torch_dispatch__(self, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         self.addressed = self.addressed or op._opname in ADDRESSING
         self.unfolded = self.unfolded or op._opname == "unfold"
         self.written = self.written or op._schema.is_mutable
-        if op._schema.is_mutable and op._opname not in KEEPS_ORDER:
+        if op == ATEN.view.dtype and loses_bits(args[0].dtype, args[1]):
+            self.as_bits.add(args[0].untyped_storage()._cdata)
+        if op._schema.is_mutable:
             values = dict(zip((arg.name for arg in op._schema.arguments), args, strict=False)) | kwargs
             writes = [values.get(arg.name) for arg in op._schema.arguments if arg.alias_info and arg.alias_info.is_write]
             written = [to for to in tree_leaves(writes) if isinstance(to, torch.Tensor)]
-            self.moved = self.moved or not all(to.is_contiguous() for to in written)
+            if op._opname not in KEEPS_ORDER:
+                self.moved = self.moved or not all(to.is_contiguous() for to in written)
+            self.lost = self.lost or any(shows_twice(to) or to.untyped_storage()._cdata in self.as_bits for to in written)
         return op(*args, **kwargs)
 
 
 def loses_writes(graph: torch.fx.GraphModule) -> bool:
     """Whether AOT autograd may lose writes of a graph of dynamo's: its writes leave another order in memory than those in
-    place, and through windows it writes what is in none."""
+    place, through windows it writes what is in none, what shows an element more than once gets the sum of all of its places,
+    and bits that a number stands for change where they are those of a NaN."""
     names = {str(getattr(node.target, "__name__", node.target)).partition(".")[0] for node in graph.graph.nodes}
-    if not names & (ADDRESSING | SHOWING | {"unfold"}):
-        return False
     examples = [node.meta["example_value"] for node in graph.graph.nodes if node.op == "placeholder"]
+    expanded = any(isinstance(value, torch.Tensor) and shows_twice(value) for value in examples)
+    if not expanded and not names & (ADDRESSING | SHOWING | EXPANDING | {"unfold", "view"}):
+        return False
     mode = next((value.fake_mode for value in examples if isinstance(value, FakeTensor)), contextlib.nullcontext())
     orders = _Orders()
     with mode, torch.no_grad(), orders:
         given = [value.detach() if isinstance(value, torch.Tensor) else value for value in examples]  # a call may turn them
         torch.fx.Interpreter(graph).run(*given)
     shows = orders.addressed or bool(names & SHOWING)
-    return (orders.moved and shows) or (orders.written and orders.unfolded)
+    return (orders.moved and shows) or (orders.written and orders.unfolded) or orders.lost
 
 
 def with_results_for_outs(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:

@@ -15,7 +15,7 @@ torch = pytest.importorskip("torch")
 
 import npusim
 from in_place_programs import Module, Program, copied, shows_twice
-from modules import CallsWithSelf
+from modules import Calls, CallsWithSelf
 
 MANY = int(os.environ.get("NPUSIM_IN_PLACE", "0"))
 FIRST = int(os.environ.get("NPUSIM_IN_PLACE_FIRST", "0"))
@@ -614,6 +614,33 @@ def test_what_is_shown_twice_is_not_written(view, write):
         pytest.skip("PyTorch refuses it too")
     with pytest.raises(npusim.UnsupportedError, match="shows an element more than once"):
         npusim.export(CallsWithSelf(call, h=h), (x,))
+
+
+@pytest.mark.parametrize("write", WRITES)
+@pytest.mark.parametrize("dtypes", [("float32", "int32"), ("int32", "float32"), ("float16", "int16"), ("int64", "float32")])
+def test_what_is_seen_as_bits_is_not_written(dtypes, write):
+    """An integer that nobody writes may be a NaN's bits; a number is what its bits are."""
+    of, seen = (getattr(torch, name) for name in dtypes)
+
+    def call(x):
+        y = (x * 4).to(of)
+        WRITES[write](y.view(seen)[:1])
+        return y + 0
+
+    with pytest.raises(npusim.UnsupportedError, match="a view of another dtype"):
+        npusim.export(Calls(call), (torch.tensor([[0.5, -1, 2], [3, -0.2, 0.1]]),))
+
+
+def test_integers_of_several_sizes_in_one_memory_are_written():
+    def call(x):
+        y = x.to(torch.int32)
+        y.view(torch.int16)[:, ::2].fill_(-3)
+        y.view(torch.uint8)[:, 3].mul_(2)
+        return y
+
+    x = torch.tensor([[5.0, -1e6, 2e5], [3, -2, 7e8]])
+    found = npusim.Session(npusim.compile(Calls(call), (x,), dtype="float32")).run(x)["output"]
+    assert np.array_equal(found, call(x).numpy())
 
 
 @pytest.mark.parametrize("view", WIDENED)

@@ -420,6 +420,8 @@ SHARED = {
     "as bits": lambda y: y.view(torch.int32),
     "a part as bits": lambda y: y[1:].view(torch.int32),
     "bits as numbers": lambda y: (y.view(torch.int32) + 1).view(torch.float32),
+    "as bytes": lambda y: y.view(torch.uint8),
+    "as truth": lambda y: y.view(torch.bool),
 }
 
 
@@ -455,6 +457,69 @@ def test_outputs_that_share_memory_are_written_in_later_graphs():
             x = torch.arange(6.0)
             for found, wanted in zip(torch.compile(broken, backend="npusim")(x), broken(x), strict=True):
                 assert torch.equal(found, wanted)
+
+
+def _bits_of_numbers(x):
+    y = x + 0
+    return y, y.view(torch.float32)
+
+
+def _argument_as_truth(x):
+    x.add_(1)
+    return (x.view(torch.bool),)
+
+
+def _argument_as_numbers(x):
+    v = x.view(torch.float32)
+    x.add_(1)
+    return v, x
+
+
+def _written_as_numbers(x):
+    y = torch.arange(-3, 1, dtype=torch.int32) + x
+    y.view(torch.float32)[:1].fill_(1.0)
+    return (y + 0,)
+
+
+def _integers_in_numbers(x):
+    v = torch.empty(4).view(torch.int32)
+    v.copy_(x - 3)
+    v.add_(1)
+    return (v + 0,)
+
+
+def _written_expanded(x):
+    y = x.clone()
+    v = y.expand(3, 4)
+    v.zero_()
+    return v, y
+
+
+def _argument_expanded(x):
+    x.broadcast_to(3, 4).fill_(3)
+    return (x + 0,)
+
+
+LOST = [
+    _bits_of_numbers,
+    _argument_as_truth,
+    _argument_as_numbers,
+    _written_as_numbers,
+    _integers_in_numbers,
+    _written_expanded,
+    _argument_expanded,
+]
+
+
+@pytest.mark.parametrize("call", LOST)
+def test_writes_and_views_that_are_eagers(call):
+    """Bits that numbers do not keep (-3 is a NaN's), and elements that are shown more than once."""
+    torch._dynamo.reset()
+    ours, theirs = (torch.arange(-3, 1, dtype=torch.int32) for _ in range(2))
+    with torch.no_grad():
+        found, wanted = torch.compile(call, backend="npusim")(ours), call(theirs)
+    for one, other in zip([*found, ours], [*wanted, theirs], strict=True):
+        assert one.dtype == other.dtype and one.clone().untyped_storage().tolist() == other.clone().untyped_storage().tolist()
 
 
 def test_aliases_that_aot_autograd_refuses_are_eagers(caplog):
