@@ -194,8 +194,8 @@ void widen(Graph& graph) {
   }
   retype_values(graph, wanted);
   for (GraphOutput& output : graph.outputs) {
-    const Value& value = value_of(graph, output.value);
-    if (!own.contains(value.type.dtype)) continue;  // else a weight or constant
+    const Value value = value_of(graph, output.value);  // a copy: values grow
+    if (!own.contains(value.type.dtype)) continue;      // else a weight or constant
     const ValueId wide = add_value(graph, value.name + "_float32", {DType::f32, value.type.shape});
     const int32_t producer = value.producer;
     const Node* node = producer < 0 ? nullptr : &graph.nodes[static_cast<size_t>(producer)];
