@@ -227,7 +227,6 @@ static std::string check_sizes(const OpCall& call) {
                                         "output_size",
                                         "pad",
                                         "repeats",
-                                        "shifts",
                                         "block_size",
                                         "upscale_factor",
                                         "num_classes",

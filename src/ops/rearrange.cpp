@@ -120,12 +120,13 @@ void lower_roll(const OpCall& call, Lowering& lowering) {
       fail(ErrorKind::bad_input, "{}: {} shifts for {} dimensions", call.op->name(), shifts.size(), dims.size());
     for (size_t i = 0; i < dims.size(); ++i) {  // a dimension named twice is rolled twice
       const auto dim = static_cast<size_t>(normalize_dim(dims[i], self.shape.size()));
-      if (self.shape.empty()) continue;
+      if (self.shape.empty() || self.shape[dim] == 0) continue;
+      const int64_t shift = shifts[i] % self.shape[dim];  // of any size: two are added below
       const auto known = std::find_if(list.begin(), list.end(), [&](const auto& s) { return s.first == dim; });
       if (known == list.end())
-        list.emplace_back(dim, shifts[i]);
+        list.emplace_back(dim, shift);
       else
-        known->second += shifts[i];
+        known->second += shift;
     }
     return lower_rolls(lowering, list, lowering.input(0), lowering.output(0));
   }

@@ -1,6 +1,8 @@
 // Views and joins: their kernels are plain copies, dimensions count from the end, and cat keeps every operand.
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "kernel/facts/memory.h"
 #include "ops/call.h"
 
@@ -131,6 +133,23 @@ TEST(Roll, OverManyDimensions) {
   HandCall call("aten.roll.default", {counting({2, 2, 2, 2})},
                 {{"shifts", Ints{1, 1, 1, 1}}, {"dims", Ints{0, 1, 2, -1}}});
   EXPECT_EQ(values(call.run()[0]), (Numbers{15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0}));
+}
+
+TEST(Roll, CountsModuloTheExtent) {
+  constexpr int64_t least = std::numeric_limits<int64_t>::min(), most = std::numeric_limits<int64_t>::max();
+  const auto rolled = [](Ints shifts, Ints dims) {
+    return values(HandCall("aten.roll.default", {counting({3})}, {{"shifts", shifts}, {"dims", dims}}).run()[0]);
+  };
+  for (const Ints& flat_or_not : {Ints{}, Ints{0}}) {
+    EXPECT_EQ(rolled({int64_t{1} << 32}, flat_or_not), (Numbers{2, 0, 1}));  // by 1
+    EXPECT_EQ(rolled({most}, flat_or_not), (Numbers{2, 0, 1}));              // by 1
+    EXPECT_EQ(rolled({least}, flat_or_not), (Numbers{2, 0, 1}));             // by -2
+  }
+  EXPECT_EQ(rolled({most, most}, {0, 0}), (Numbers{1, 2, 0}));     // by 2
+  EXPECT_EQ(rolled({least, least}, {0, -1}), (Numbers{1, 2, 0}));  // by -4
+  EXPECT_EQ(
+      values(HandCall("aten.roll.default", {counting({0})}, {{"shifts", Ints{least}}, {"dims", Ints{0}}}).run()[0]),
+      Numbers{});
 }
 
 }  // namespace
