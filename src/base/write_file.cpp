@@ -238,8 +238,10 @@ NewFolder::NewFolder(const std::string& path) {
     for (auto at = missing.rbegin(); at != missing.rend(); ++at) {
       if (::mkdir(at->c_str(), 0777) == 0)
         made_.push_back(at->string());
-      else if (!is_folder(*at))  // which another may have made meanwhile
+      else if (const int reason = errno; !is_folder(*at)) {  // which another may have made meanwhile
+        errno = reason;                                      // looking for it left another
         cannot_write(path);
+      }
     }
   } catch (...) {
     remove_made();

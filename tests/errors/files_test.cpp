@@ -264,6 +264,16 @@ TEST_F(Files, FoldersThatAreMadeGoAgain) {
   EXPECT_EQ(files(), std::vector<std::string>{"file"});
 }
 
+TEST_F(Files, WhyAFolderIsNotMade) {
+  fs::create_symlink("nowhere", path("link"));
+  try {
+    const NewFolder made(path("link"));
+    ADD_FAILURE() << "made a folder where a link is";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.what(), "cannot write " + path("link") + ": File exists");
+  }
+}
+
 // A disk that is full for good, where the system lets a test have one.
 TEST_F(Files, ASmallDisk) {
   make_files();
