@@ -141,16 +141,18 @@ class Builder {
     }
   }
 
-  int32_t kernel_id(const Kernel& kernel) {
-    std::string body = to_text(kernel);
-    auto [known, fresh] = kernel_ids_.try_emplace(std::move(body), static_cast<int32_t>(program_.kernels.size()));
-    if (fresh) program_.kernels.push_back(kernel);
-    return known->second;
+  int32_t kernel_id(const std::shared_ptr<const Kernel>& kernel) {
+    const auto [shared, unseen] = ids_of_shared_.try_emplace(kernel, -1);
+    if (!unseen) return shared->second;
+    const auto next = static_cast<int32_t>(program_.kernels.size());
+    const auto [known, fresh] = kernel_ids_.try_emplace(to_text(*kernel), next);
+    if (fresh) program_.kernels.push_back(*kernel);
+    return shared->second = known->second;
   }
 
   Step step_of(const Graph& g, const Node& node) {
     Step step;
-    step.kernel = is_transfer(g, node) ? -1 : kernel_id(*node.kernel);
+    step.kernel = is_transfer(g, node) ? -1 : kernel_id(node.kernel);
     step.device = node.device;
     const auto first = static_cast<int32_t>(program_.origins.size());  // of this method's
     for (int32_t origin : node.origins) step.origins.push_back(first + origin);
@@ -169,7 +171,7 @@ class Builder {
       program_.recipes.steps.push_back(step_of(g, node));
       return;
     }
-    std::string key = fmt::format("recipe:{}:{}", node.device, is_transfer(g, node) ? -1 : kernel_id(*node.kernel));
+    std::string key = fmt::format("recipe:{}:{}", node.device, is_transfer(g, node) ? -1 : kernel_id(node.kernel));
     for (ValueId v : node.inputs) key += "," + std::to_string(buffer(v));
     bool fresh = true;
     for (size_t i = 0; i < node.outputs.size(); ++i) {
@@ -339,6 +341,7 @@ class Builder {
   std::vector<bool> updated_;                            // by value: the root of others, so written more than once
   std::unordered_map<std::string, int32_t> shared_;      // what methods share, by content
   std::unordered_map<std::string, int32_t> kernel_ids_;  // by body
+  std::unordered_map<std::shared_ptr<const Kernel>, int32_t> ids_of_shared_;  // nodes that share one need no body
 };
 
 }  // namespace

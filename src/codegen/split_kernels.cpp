@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <unordered_map>
+#include <unordered_set>
 
 #include "kernel/facts/fourier.h"
 #include "kernel/facts/order.h"
@@ -42,10 +43,13 @@ void split_kernels(Graph& graph, const CodegenTarget& target) {
   std::vector<Node> nodes = std::move(graph.nodes);
   graph.nodes.clear();
   std::unordered_map<std::string, std::vector<ValueId>> known;  // what inner steps write, by what they do and read
+  std::unordered_set<const Kernel*> stay;                       // one kernel, whichever node it is of
   for (Node& node : nodes) {
-    const Unfused unfused = node.device == 0 ? target.in_parts(*node.kernel) : Unfused{};
+    const bool asks = node.device == 0 && !stay.contains(node.kernel.get());
+    const Unfused unfused = asks ? target.in_parts(*node.kernel) : Unfused{};
     // A contraction that is one kernel either way stays one; a kernel that orders or transforms rows does not.
-    if (unfused.steps.size() < (has_order(*node.kernel) || has_fourier(*node.kernel) ? 1 : 2)) {
+    if (!asks || unfused.steps.size() < (has_order(*node.kernel) || has_fourier(*node.kernel) ? 1 : 2)) {
+      if (asks) stay.insert(node.kernel.get());
       add_node(graph, std::move(node));
       continue;
     }

@@ -16,11 +16,16 @@
 namespace npusim {
 namespace {
 
+// By position in Program::kernels: what the nodes of all graphs share, so that a step costs nothing of its kernel's
+// size.
+using SharedKernels = std::vector<std::shared_ptr<const Kernel>>;
+
 // The graph of one method: each time a step writes a buffer that is another value.
 class GraphMaker {
  public:
-  GraphMaker(const Program& program, const Method& method, int32_t first_origin)
+  GraphMaker(const Program& program, const SharedKernels& kernels, const Method& method, int32_t first_origin)
       : program_(program),
+        kernels_(kernels),
         method_(method),
         first_origin_(first_origin),
         recipes_(needed_recipes()),
@@ -137,9 +142,7 @@ class GraphMaker {
     for (const int32_t origin : step.origins)
       if (origin >= first_origin_ && origin < first_origin_ + method_.nodes)
         node.origins.push_back(origin - first_origin_);
-    node.kernel = step.is_transfer()
-                      ? transfer_of(at(step.buffers[0]))
-                      : std::make_shared<const Kernel>(program_.kernels[static_cast<size_t>(step.kernel)]);
+    node.kernel = step.is_transfer() ? transfer_of(at(step.buffers[0])) : kernels_[static_cast<size_t>(step.kernel)];
     for (size_t i = 0; i < step.buffers.size(); ++i)
       if (!is_written(step, i)) node.inputs.push_back(value(step.buffers[i]));
     for (size_t i = 0; i < step.buffers.size(); ++i) {
@@ -154,6 +157,7 @@ class GraphMaker {
   }
 
   const Program& program_;
+  const SharedKernels& kernels_;
   const Method& method_;
   int64_t first_origin_;
   std::vector<const Step*> recipes_;
@@ -162,10 +166,12 @@ class GraphMaker {
 };
 
 std::vector<MethodGraph> graphs_of(const Program& program) {
+  SharedKernels kernels;
+  for (const Kernel& kernel : program.kernels) kernels.push_back(std::make_shared<const Kernel>(kernel));
   std::vector<MethodGraph> graphs;
   int32_t first = 0;
   for (const Method& method : program.methods) {
-    graphs.push_back(GraphMaker(program, method, first).run());
+    graphs.push_back(GraphMaker(program, kernels, method, first).run());
     first += static_cast<int32_t>(method.nodes);
   }
   return graphs;

@@ -248,15 +248,29 @@ TEST(Readers, Programs) {
 }
 
 // Each expression the sum of the last one with itself: as a tree there were 2^n.
-TEST(Readers, ExpressionsThatManyUse) {
+Kernel doubled(size_t n) {
   KernelBuilder k({6});
   Ex x = k.load_flat(k.input({DType::f32, {6}}));
-  for (int i = 0; i < 5000; ++i) x = x + x;
+  for (size_t i = 0; i < n; ++i) x = x + x;
   k.store_flat(k.output({DType::f32, {6}}), x);
+  return k.finish("doubled");
+}
+
+TEST(Readers, ExpressionsThatManyUse) {
   Program p = with_arguments(1);
-  p.kernels = {k.finish("doubled")};
+  p.kernels = {doubled(5000)};
   EXPECT_LT(seconds_of([&] { hostile::run_program(*parse_program(serialize(p), "p")); }), most_seconds);
   EXPECT_LT(seconds_of([&] { recompile(p); }), most_seconds);
+}
+
+// Steps that share a kernel take no time of its size.
+TEST(Readers, RecompiledSteps) {
+  expect_linear("steps of one kernel", 2000, [](size_t n) {
+    Program p = with_arguments(1);
+    p.kernels = {doubled(n)};
+    p.methods[0].steps.assign(n, Step{p.methods[0].steps[0]});
+    return [p] { recompile(p); };
+  });
 }
 
 // ---- text
