@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.backends.registry import list_backends, register_backend
@@ -65,7 +66,9 @@ def backend(
 
     def compile_graph(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Any:
         _check_merged(graph)
-        return _boxed(_compile(graph, _static_inputs(chosen), chosen))
+        run = _compile(graph, _static_inputs(chosen), chosen)
+        written = _written_inputs(graph)
+        return _boxed(_apart(run, written) if written else run)
 
     def leave_gradients(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Run:
         _check_merged(graph)
@@ -134,6 +137,42 @@ def _check_merged(graph: torch.fx.GraphModule) -> None:
         raise UnsupportedError(what + "gives other views of them than eager PyTorch")
     if any(isinstance(desc, (ForwardTokenAOTInput, BackwardTokenAOTInput)) for desc in described):
         raise UnsupportedError(what + "gives no tokens to what has effects")
+
+
+def _written_inputs(graph: torch.fx.GraphModule) -> list[int]:
+    """Which inputs are written; none where AOT autograd knows of inputs that share memory."""
+    context = torch._guards.TracingContext.try_get()
+    if context is None or context.fw_metadata is None:
+        return []
+    infos, given = context.fw_metadata.input_info, _placeholders(graph)
+    if len(infos) != len(given) or any(isinstance(node.meta.get("desc"), ViewBaseAOTInput) for node in given):
+        return []
+    return [position for position, info in enumerate(infos) if info.mutates_data]
+
+
+def _apart(run: Run, written: list[int]) -> Run:
+    """The same, of inputs that share no memory where one is written: nothing guards that, and a graph that was captured of
+    others would write what it reads later."""
+
+    def checked(arguments: Sequence[Any]) -> list[Any]:
+        by_memory: dict[int, list[torch.Tensor]] = collections.defaultdict(list)
+        for value in arguments:
+            if isinstance(value, torch.Tensor):
+                by_memory[_storage(value)].append(value)
+        for to in (arguments[position] for position in written):
+            if any(one is not to and _overlap(to, one) for one in by_memory[_storage(to)]):
+                what = "arguments share memory of which the call writes, and shared none when it was compiled"
+                raise UsageError(f"{what}: call torch._dynamo.reset(), or give it copies")
+        return run(arguments)
+
+    return checked
+
+
+def _overlap(one: torch.Tensor, other: torch.Tensor) -> bool:
+    try:
+        return bool(np.shares_memory(as_array(one), as_array(other), max_work=1000))
+    except np.exceptions.TooHardError:
+        return True
 
 
 def _leave(graph: torch.fx.GraphModule, reason: object) -> Run:

@@ -8,6 +8,7 @@ import os
 import pytest
 
 torch = pytest.importorskip("torch")
+import npusim
 from npusim import torch_compile
 from test_torch_compile import said
 
@@ -520,6 +521,27 @@ def test_writes_and_views_that_are_eagers(call):
         found, wanted = torch.compile(call, backend="npusim")(ours), call(theirs)
     for one, other in zip([*found, ours], [*wanted, theirs], strict=True):
         assert one.dtype == other.dtype and one.clone().untyped_storage().tolist() == other.clone().untyped_storage().tolist()
+
+
+def test_arguments_that_overlap_in_a_later_call_only():
+    """PyTorch guards nothing there, and has wrong results with its own backends."""
+
+    def call(x, y):
+        x.mul_(2)
+        return y + 1
+
+    torch._dynamo.reset()
+    compiled = torch.compile(call, backend="npusim")
+    with torch.no_grad():
+        compiled(torch.ones(4), torch.ones(4))
+        memory = torch.ones(8)
+        with pytest.raises(npusim.UsageError, match="share memory of which the call writes"):
+            compiled(memory[:4], memory[2:6])
+        assert torch.equal(memory, torch.ones(8))
+        assert torch.equal(compiled(memory[:4], memory[4:]), torch.full((4,), 2.0))
+        assert torch.equal(memory, torch.tensor([2.0] * 4 + [1.0] * 4))
+        apart = torch.ones(4, 2)
+        assert torch.equal(compiled(apart[:, 0], apart[:, 1]), torch.full((4,), 2.0))
 
 
 def test_aliases_that_aot_autograd_refuses_are_eagers(caplog):
