@@ -11,6 +11,7 @@
 #include "npusim/compiler.h"
 #include "partition/partition.h"
 #include "program/program.h"
+#include "program/recipes.h"
 #include "program/variant.h"
 
 namespace npusim {
@@ -23,12 +24,13 @@ using SharedKernels = std::vector<std::shared_ptr<const Kernel>>;
 // The graph of one method: each time a step writes a buffer that is another value.
 class GraphMaker {
  public:
-  GraphMaker(const Program& program, const SharedKernels& kernels, const Method& method, int32_t first_origin)
+  GraphMaker(const Program& program, const SharedKernels& kernels, const Method& method,
+             const std::vector<size_t>& recipes, int32_t first_origin)
       : program_(program),
         kernels_(kernels),
         method_(method),
         first_origin_(first_origin),
-        recipes_(needed_recipes()),
+        recipes_(recipes),
         current_(program.buffers.size(), no_value) {
     made_.name = method.name;
     made_.fusions = method.fusions;
@@ -38,7 +40,7 @@ class GraphMaker {
 
   MethodGraph run() {
     add_given();
-    for (const Step* recipe : recipes_) add_step(*recipe);
+    for (const size_t recipe : recipes_) add_step(program_.recipes.steps[recipe]);
     for (const Step& step : method_.steps) add_step(step);
     for (const TensorSpec& spec : method_.outputs) {
       graph().outputs.push_back({spec.name, value(spec.buffer), spec.type.shape});
@@ -65,30 +67,6 @@ class GraphMaker {
            b.kind == BufferKind::constant;
   }
 
-  // Those that the method's steps and outputs ask for, in their order.
-  std::vector<const Step*> needed_recipes() const {
-    std::vector<bool> needed(program_.buffers.size(), false);
-    const auto need = [&](int32_t buffer) { needed[static_cast<size_t>(buffer)] = true; };
-    for (const Step& step : method_.steps) std::for_each(step.buffers.begin(), step.buffers.end(), need);
-    for (const TensorSpec& spec : method_.outputs) need(spec.buffer);
-    std::vector<const Step*> recipes;
-    for (auto step = program_.recipes.steps.rbegin(); step != program_.recipes.steps.rend(); ++step) {
-      bool wanted = false;
-      for (size_t i = 0; i < step->buffers.size(); ++i)
-        wanted = wanted || (is_written(*step, i) && needed[static_cast<size_t>(step->buffers[i])]);
-      if (!wanted) continue;
-      recipes.push_back(&*step);
-      std::for_each(step->buffers.begin(), step->buffers.end(), need);
-    }
-    std::reverse(recipes.begin(), recipes.end());
-    return recipes;
-  }
-
-  bool is_written(const Step& step, size_t argument) const {
-    return step.is_transfer() ? argument == 1
-                              : program_.kernels[static_cast<size_t>(step.kernel)].args[argument].written;
-  }
-
   // Inputs, states, weights and constants, in the order of their buffers.
   void add_given() {
     std::map<int32_t, std::string> given;  // by buffer: the name of its value
@@ -97,8 +75,9 @@ class GraphMaker {
     };
     for (const TensorSpec& spec : method_.inputs) given[spec.buffer] = spec.name;
     for (const TensorSpec& spec : method_.outputs) look(spec.buffer);
-    for (const Step* recipe : recipes_) std::for_each(recipe->buffers.begin(), recipe->buffers.end(), look);
-    for (const Step& step : method_.steps) std::for_each(step.buffers.begin(), step.buffers.end(), look);
+    const auto look_at = [&](const Step& step) { std::for_each(step.buffers.begin(), step.buffers.end(), look); };
+    for (const size_t recipe : recipes_) look_at(program_.recipes.steps[recipe]);
+    for (const Step& step : method_.steps) look_at(step);
     for (const auto& [id, name] : given) {
       const Buffer& b = at(id);
       value(id) = add_value(graph(), name, b.type);
@@ -144,9 +123,9 @@ class GraphMaker {
         node.origins.push_back(origin - first_origin_);
     node.kernel = step.is_transfer() ? transfer_of(at(step.buffers[0])) : kernels_[static_cast<size_t>(step.kernel)];
     for (size_t i = 0; i < step.buffers.size(); ++i)
-      if (!is_written(step, i)) node.inputs.push_back(value(step.buffers[i]));
+      if (!is_written(program_, step, i)) node.inputs.push_back(value(step.buffers[i]));
     for (size_t i = 0; i < step.buffers.size(); ++i) {
-      if (!is_written(step, i)) continue;
+      if (!is_written(program_, step, i)) continue;
       const Buffer& b = at(step.buffers[i]);
       const ValueId made = add_value(graph(), b.name, b.type);
       value_of(graph(), made).stored = b.stored;
@@ -160,18 +139,28 @@ class GraphMaker {
   const SharedKernels& kernels_;
   const Method& method_;
   int64_t first_origin_;
-  std::vector<const Step*> recipes_;
+  const std::vector<size_t>& recipes_;
   std::vector<ValueId> current_;  // by buffer
   MethodGraph made_;
 };
 
+// Each graph has its method's recipes: those of methods that share them are more than the program's.
+constexpr size_t most_recipe_arguments = 400'000;
+
 std::vector<MethodGraph> graphs_of(const Program& program) {
   SharedKernels kernels;
   for (const Kernel& kernel : program.kernels) kernels.push_back(std::make_shared<const Kernel>(kernel));
+  const RecipeWriters writers = recipe_writers(program);
+  size_t budget = most_recipe_arguments;
   std::vector<MethodGraph> graphs;
   int32_t first = 0;
   for (const Method& method : program.methods) {
-    graphs.push_back(GraphMaker(program, kernels, method, first).run());
+    const auto recipes = needed_recipes(program, writers, method, budget);
+    if (!recipes)
+      fail(ErrorKind::unsupported,
+           "recompile: the recipes that methods need, counted for each, have more than {} arguments",
+           most_recipe_arguments);
+    graphs.push_back(GraphMaker(program, kernels, method, *recipes, first).run());
     first += static_cast<int32_t>(method.nodes);
   }
   return graphs;

@@ -11,6 +11,7 @@
 #include "kernel/facts/fourier.h"
 #include "npusim/message.h"
 #include "program/program.h"
+#include "program/recipes.h"
 #include "program/work.h"
 
 namespace npusim {
@@ -20,34 +21,42 @@ using Json = nlohmann::ordered_json;
 
 const Buffer& buffer_at(const Program& program, int32_t id) { return program.buffers[static_cast<size_t>(id)]; }
 
-std::set<int32_t> buffers_of(const std::vector<Step>& steps) {
-  std::set<int32_t> used;
-  for (const Step& step : steps) used.insert(step.buffers.begin(), step.buffers.end());
-  return used;
-}
-
 // Bytes of the weights and states that a method's steps and outputs reach, through the recipes that prepare for it.
 struct Footprint {
   uint64_t weights = 0, states = 0;
-  size_t kernels = 0;  // different ones
+  bool all_weights = false;  // `weights` are the program's: the recipes are too many to follow for each method
+  size_t kernels = 0;        // different ones
 };
 
-Footprint footprint(const Program& program, const Method& method) {
-  std::set<int32_t> used = buffers_of(method.steps), kernels;
-  for (const TensorSpec& spec : method.outputs) used.insert(spec.buffer);
-  for (auto recipe = program.recipes.steps.rbegin(); recipe != program.recipes.steps.rend(); ++recipe)
-    if (std::any_of(recipe->buffers.begin(), recipe->buffers.end(), [&](int32_t id) { return used.contains(id); }))
-      used.insert(recipe->buffers.begin(), recipe->buffers.end());
-  Footprint result;
-  for (const Step& step : method.steps)
-    if (!step.is_transfer()) kernels.insert(step.kernel);
-  result.kernels = kernels.size();
-  for (int32_t id : used) {
-    const Buffer& b = buffer_at(program, id);
-    if (b.kind == BufferKind::weight) result.weights += byte_size(b.type);
-    if (b.kind == BufferKind::state) result.states += byte_size(b.type);
+// By method.
+std::vector<Footprint> footprints(const Program& program) {
+  constexpr size_t most_arguments = 1'000'000;  // of recipes, each counted for every method that needs it
+  const RecipeWriters writers = recipe_writers(program);
+  size_t budget = most_arguments;
+  std::vector<Footprint> found;
+  for (const Method& method : program.methods) {
+    std::set<int32_t> used, kernels;
+    const auto use = [&](const Step& step) { used.insert(step.buffers.begin(), step.buffers.end()); };
+    for (const Step& step : method.steps) {
+      use(step);
+      if (!step.is_transfer()) kernels.insert(step.kernel);
+    }
+    for (const TensorSpec& spec : method.outputs) used.insert(spec.buffer);
+    const auto recipes = budget > 0 ? needed_recipes(program, writers, method, budget) : std::nullopt;
+    if (recipes)
+      for (const size_t recipe : *recipes) use(program.recipes.steps[recipe]);
+    else
+      budget = 0;
+    Footprint result{.all_weights = !recipes, .kernels = kernels.size()};
+    for (int32_t id : used) {
+      const Buffer& b = buffer_at(program, id);
+      if (b.kind == BufferKind::weight) result.weights += byte_size(b.type);
+      if (b.kind == BufferKind::state) result.states += byte_size(b.type);
+    }
+    if (result.all_weights) result.weights = weights_bytes(program);
+    found.push_back(result);
   }
-  return result;
+  return found;
 }
 
 struct Transfers {
@@ -131,8 +140,7 @@ std::string specs_text(const Program& program, std::string_view title, const std
   return text;
 }
 
-std::string method_text(const Program& program, const Method& method) {
-  const Footprint use = footprint(program, method);
+std::string method_text(const Program& program, const Method& method, const Footprint& use) {
   const Work work = method_work(program, method);
   std::string text = fmt::format("\nmethod {}\n", printable(method.name));
   text += specs_text(program, "inputs", method.inputs);
@@ -143,12 +151,19 @@ std::string method_text(const Program& program, const Method& method) {
     text += fmt::format("  transfers    {} of {}\n", t.count, readable(t.bytes));
   text += fmt::format("  fusions      {}\n", counts_text(method.fusions));
   text += fmt::format("  materialized {}\n", counts_text(method.materialized));
-  text += fmt::format("  weights      {}\n", readable(use.weights));
+  text += fmt::format("  weights      {}{}\n", use.all_weights ? "at most " : "", readable(use.weights));
   text += fmt::format("  arena        {} (lower bound {})\n", readable(arena_bytes(method)),
                       readable(arena_lower_bound_bytes(method)));
   if (use.states) text += fmt::format("  state        {}\n", readable(use.states));
   text += fmt::format("  work         {} read, {} written, {:.3f} GFLOP\n", readable(work.read_bytes),
                       readable(work.written_bytes), static_cast<double>(work.flops) / 1e9);
+  return text;
+}
+
+std::string methods_text(const Program& program) {
+  const std::vector<Footprint> uses = footprints(program);
+  std::string text;
+  for (size_t m = 0; m < uses.size(); ++m) text += method_text(program, program.methods[m], uses[m]);
   return text;
 }
 
@@ -179,7 +194,7 @@ std::string program_text(const Program& program) {
   text += codes_text(program);
   text += fmt::format("weights    {}\nconstants  {}\n", readable(weights_bytes(program)), readable(constants));
   text += fmt::format("recipes    {} steps at load prepare {}\n", program.recipes.steps.size(), readable(prepared));
-  for (const Method& method : program.methods) text += method_text(program, method);
+  text += methods_text(program);
   text += "\nkernels\n   steps  kind         name\n";
   const std::vector<size_t> counts = uses_of_kernels(program);
   for (size_t i = 0; i < program.kernels.size(); ++i) {
@@ -194,7 +209,7 @@ std::string program_text(const Program& program) {
     text += fmt::format("\nvariant {}\n", n) + codes_text(variant);
     text += fmt::format("recipes    {} steps at load prepare {}\n", variant.recipes.steps.size(),
                         readable(bytes_of_kind(variant, BufferKind::prepared)));
-    for (const Method& method : variant.methods) text += method_text(variant, method);
+    text += methods_text(variant);
     text += choices_text(variant);
   }
   return text;
@@ -224,8 +239,7 @@ Json specs_json(const Program& program, const std::vector<TensorSpec>& specs) {
   return list;
 }
 
-Json method_json(const Program& program, const Method& method) {
-  const Footprint use = footprint(program, method);
+Json method_json(const Program& program, const Method& method, const Footprint& use) {
   const Work work = method_work(program, method);
   return {{"nodes", method.nodes},
           {"kernels", use.kernels},
@@ -269,7 +283,11 @@ Json codes_json(const Variant& variant) {
 
 Json methods_json(const Program& program) {
   Json methods = Json::object();
-  for (const Method& method : program.methods) methods[method.name] = method_json(program, method);
+  const std::vector<Footprint> uses = footprints(program);
+  for (size_t m = 0; m < uses.size(); ++m) {
+    Json& json = methods[program.methods[m].name] = method_json(program, program.methods[m], uses[m]);
+    if (uses[m].all_weights) json["weights_bytes_at_most"] = true;
+  }
   return methods;
 }
 
@@ -319,6 +337,10 @@ std::vector<TensorInfo> infos(const Program& program, const std::vector<TensorSp
 std::string step_name(const Program& program, const Step& step) {
   if (!step.origins.empty()) return program.origins[static_cast<size_t>(step.origins.back())].node;
   return step.is_transfer() ? "transfer" : program.kernels[static_cast<size_t>(step.kernel)].name;
+}
+
+bool is_written(const Program& program, const Step& step, size_t n) {
+  return step.is_transfer() ? n == 1 : program.kernels[static_cast<size_t>(step.kernel)].args[n].written;
 }
 
 uint64_t arena_bytes(const Method& method) {

@@ -44,8 +44,7 @@ class StepsText {
   std::string buffers(const Step& step) const {
     std::string read, written;
     for (size_t i = 0; i < step.buffers.size(); ++i) {
-      const bool writes = step.is_transfer() ? i == 1 : p_.kernels[static_cast<size_t>(step.kernel)].args[i].written;
-      std::string& list = writes ? written : read;
+      std::string& list = is_written(p_, step, i) ? written : read;
       list += fmt::format("{}{}", list.empty() ? "" : ", ", buffer(step.buffers[i]));
     }
     return fmt::format("{} -> {}", read, written);

@@ -183,6 +183,8 @@ std::vector<std::string> check_roles(const Method& method);
 
 // What messages call a step: the last IR node it came from, or its kernel.
 std::string step_name(const Program& program, const Step& step);
+// Whether a step writes its n-th buffer.
+bool is_written(const Program& program, const Step& step, size_t n);
 
 // Throws usage naming the methods there are.
 const Method& method_named(const Program& program, const std::string& name);

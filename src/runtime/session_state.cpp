@@ -17,9 +17,7 @@ std::vector<StateUse> state_uses(const Program& program, const Method& method) {
     const Step& step = method.steps[s];
     for (size_t i = 0; i < step.buffers.size(); ++i) {
       if (program.buffers[static_cast<size_t>(step.buffers[i])].kind != BufferKind::state) continue;
-      const bool writes =
-          step.is_transfer() ? i == 1 : program.kernels[static_cast<size_t>(step.kernel)].args[i].written;
-      uses.push_back({s, step.buffers[i], writes});
+      uses.push_back({s, step.buffers[i], is_written(program, step, i)});
     }
   }
   return uses;

@@ -273,6 +273,56 @@ TEST(Readers, RecompiledSteps) {
   });
 }
 
+Kernel sum_kernel(const TensorType& type) {
+  KernelBuilder k({element_count(type.shape)});
+  const Ex sum = k.load_flat(k.input(type)) + k.load_flat(k.input(type));
+  k.store_flat(k.output(type), sum);
+  return k.finish("sum");
+}
+// n methods, each of one step that reads what one of n recipes prepares: from a constant, or from the recipe before it.
+Program with_recipes(size_t n, bool chained) {
+  const TensorType type{DType::f32, {4}};
+  Program p;
+  p.devices.resize(1);
+  p.devices[0].target = p.devices[0].config.name = "cpu";
+  p.constants = {make_tensor(type)};
+  p.kernels = {copy_kernel(type, 2), sum_kernel(type)};
+  const auto buffer = [&](const std::string& name, BufferKind kind) {
+    p.buffers.push_back({.name = name, .kind = kind, .type = type, .stored = {}, .fqn = {}, .tied = {}});
+    return static_cast<int32_t>(p.buffers.size()) - 1;
+  };
+  int32_t last = buffer("c", BufferKind::constant);
+  const int32_t x = buffer("x", BufferKind::input), y = buffer("y", BufferKind::output);
+  p.buffers[0].constant = 0;
+  for (size_t i = 0; i < n; ++i) {
+    const int32_t prepared = buffer(fmt::format("p{}", i), BufferKind::prepared);
+    p.recipes.steps.push_back({0, {chained ? last : 0, prepared}, 0, {}});
+    last = prepared;
+    Method& method = p.methods.emplace_back();
+    method.name = fmt::format("m{}", i);
+    method.inputs = {{"x", type, x}};
+    method.outputs = {{"y", type, y}};
+    method.steps = {{1, {x, prepared, y}, 0, {}}};
+    method.arenas.resize(1);
+  }
+  return p;
+}
+
+TEST(Readers, RecipesOfManyMethods) {
+  ASSERT_EQ(check_program(with_recipes(9, true)), std::vector<std::string>{});
+  for (const bool chained : {false, true})
+    expect_linear(chained ? "a chain of recipes" : "recipes", 2000, [chained](size_t n) {
+      const Program p = with_recipes(n, chained);
+      return [p] { describe(p, true); };
+    });
+  expect_linear("recipes that are compiled", 500, [](size_t n) {
+    const Program p = with_recipes(n, false);
+    return [p] { recompile(p); };
+  });
+  // Every method's graph would have all recipes before its own.
+  EXPECT_THROW(recompile(with_recipes(2000, true)), Error);
+}
+
 // ---- text
 
 std::string tokenizer_of(const std::string& added, const std::string& pattern = R"(\\s+)") {

@@ -31,6 +31,47 @@ TEST(Describe, Json) {
   EXPECT_EQ(json["kernels"][2]["steps"], 2);
 }
 
+// What another method's recipe makes of a weight is none of a method's that reads the weight itself.
+TEST(Describe, WeightsOfAMethod) {
+  Program p = sample_program();
+  const TensorType wide{DType::f32, {16, 4}};
+  for (const BufferKind kind : {BufferKind::weight, BufferKind::prepared})
+    p.buffers.push_back({.name = kind == BufferKind::weight ? "v" : "v_w",
+                         .kind = kind,
+                         .type = wide,
+                         .stored = {},
+                         .fqn = kind == BufferKind::weight ? "layer.v" : "",
+                         .tied = {}});
+  const auto both = static_cast<int32_t>(p.buffers.size()) - 1;
+  KernelBuilder k(wide.shape);
+  const Coord at[] = {k.dim(0), k.dim(1)};
+  const Ex v = k.load(k.input(wide), at);
+  k.input(p.buffers[3].type);
+  k.store(k.output(wide), at, v);
+  p.kernels.push_back(k.finish("both"));
+  p.recipes.steps.push_back({static_cast<int32_t>(p.kernels.size()) - 1, {both - 1, 3, both}, 0, {1}});
+  const auto weights = [&](const std::string& method) {
+    const auto json = nlohmann::json::parse(describe(p, true))["methods"][method];
+    EXPECT_FALSE(json.contains("weights_bytes_at_most"));
+    return json["weights_bytes"].get<int64_t>();
+  };
+  EXPECT_EQ(weights("decode"), 128);
+  p.methods[0].outputs.push_back({"v_w", wide, both});
+  EXPECT_EQ(weights("prefill"), 128 + 256);
+  EXPECT_EQ(weights("decode"), 128);
+}
+
+// Each method's recipes are all before its own: after a million they are no longer followed.
+TEST(Describe, RecipesBeyondCounting) {
+  Program p = sample_program();
+  p.recipes.steps.assign(500'001, Step{p.recipes.steps[0]});
+  const auto methods = nlohmann::json::parse(describe(p, true))["methods"];
+  EXPECT_FALSE(methods["prefill"].contains("weights_bytes_at_most"));
+  EXPECT_EQ(methods["decode"]["weights_bytes_at_most"], true);
+  EXPECT_EQ(methods["decode"]["weights_bytes"], 128);
+  EXPECT_NE(describe(p, false).find("weights      at most 128 bytes"), std::string::npos);
+}
+
 TEST(Describe, TextNamesEverything) {
   const std::string text = describe(sample_program(), false);
   for (const char* part : {"program    sample", "target     cpu", "method prefill", "method decode",
