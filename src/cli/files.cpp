@@ -1,6 +1,9 @@
 // Compares every output with every other file of a command.
 #include "cli/files.h"
 
+#include <algorithm>
+#include <cstdlib>
+
 #include "cli/fail.h"
 #include "cli/options.h"
 #include "npusim/files.h"
@@ -39,6 +42,15 @@ void check_pair(const FileUse& a, const FileUse& b) {
   if (stream) fail(ErrorKind::usage, "{} and {}: a stream is read once, by one of them", a.named, b.named);
 }
 
+// oneDNN's report, which it prints on standard output, would be in a file that goes there.
+void spare_standard_output(const std::vector<FileUse>& files) {
+  const auto is_there = [](const FileUse& file) {
+    return file.written && is_same_file(stream_of(file), "/dev/stdout");
+  };
+  if (std::none_of(files.begin(), files.end(), is_there)) return;
+  for (const char* name : {"DNNL_VERBOSE", "ONEDNN_VERBOSE"}) ::unsetenv(name);
+}
+
 }  // namespace
 
 std::vector<FileUse> files_of(const CLI::App& verb) {
@@ -63,6 +75,7 @@ void check_files(const CLI::App& verb, std::vector<FileUse> more) {
   files.insert(files.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
   for (size_t i = 0; i < files.size(); ++i)
     for (size_t j = i + 1; j < files.size(); ++j) check_pair(files[i], files[j]);
+  spare_standard_output(files);
 }
 
 }  // namespace npusim::cli

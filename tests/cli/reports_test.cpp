@@ -130,6 +130,17 @@ TEST_F(CliTest, RunTakesNpyAndPipes) {
   EXPECT_NE(text.out.find("float32[2, 3]  min -2  mean 1.5  max 5"), std::string::npos) << text.out;
 }
 
+TEST_F(CliTest, NothingIsPrintedIntoAFile) {
+  ASSERT_EQ(npusim({"compile", digits("ir.json"), "-o", "digits.npubin"}).code, 0);
+  write_npy(path("x.npy"), view_of(counting({DType::f32, {1, 1, 32, 32}})));
+  const std::vector<std::string> run = {"run",     "digits.npubin", "--weights", digits("model.safetensors"),
+                                        "--input", "x=x.npy",       "-o",        "-"};
+  const Invocation plain = npusim(run);
+  ASSERT_EQ(plain.code, 0) << plain.err;
+  environment_ = "DNNL_VERBOSE=1 ONEDNN_VERBOSE=1";
+  EXPECT_TRUE(npusim(run).out == plain.out);
+}
+
 TEST_F(CliTest, VerifyAgainstReferenceAndGolden) {
   make_program();
   const std::vector<std::string> base = {"verify",   "model.json",    "--weights", "w.safetensors",
