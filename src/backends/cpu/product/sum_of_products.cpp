@@ -14,7 +14,8 @@
 namespace npusim::cpu {
 namespace {
 
-constexpr int64_t least_rows = 4, least_columns = 4, least_depth = 4;
+// Rows, columns and terms from which loops are slower; windows of convolutions are more to pack.
+constexpr int64_t least = 2, least_with_guards = 4;
 
 // Whether a guard holds wherever another does.
 bool follows(const Guard& guard, const Guard& from) {
@@ -158,8 +159,8 @@ std::optional<SumOfProducts> match_sum_of_products(const Kernel& k) {
   const auto axis = [&](std::vector<int> dims) { return make_axis(k.space, std::move(dims)); };
   sums.axes = {axis(batch), axis(rows), axis(columns), axis(depth)};
   const ProductAxes& x = sums.axes;
-  if (x.rows.size() < least_rows || x.columns.size() < least_columns || x.depth.size() < least_depth)
-    return std::nullopt;
+  const int64_t enough = sums.a.guards.empty() && sums.b.guards.empty() ? least : least_with_guards;
+  if (std::min({x.rows.size(), x.columns.size(), x.depth.size()}) < enough) return std::nullopt;
   arrange(k, sums);
   return operands;
 }
