@@ -232,7 +232,7 @@ class Matcher {
     const auto d = static_cast<size_t>(x.over);
     const std::vector<int64_t> taps = std::exchange(x.address, {});
     for (int64_t o = 0; o < w_.space[d]; ++o)
-      for (int64_t tap : taps) x.address.push_back(tap + o * strides[d]);
+      for (int64_t tap : taps) x.address.push_back(tap == WindowDim::outside ? tap : tap + o * strides[d]);
     strides[d] = 0;
     return true;
   }
