@@ -108,8 +108,8 @@ class Writes:
                     raise Written([self._written(place.weight)])
                 self._watch.accept(number, found)
                 return
-            before = self._found[place.weight]
-            if before.data_ptr() == place.address and _has_same_values(found, before):  # as a table that forward() makes anew
+            own = self._found[place.weight]
+            if own.data_ptr() == place.address and _has_same_values(found, own):  # as a table that forward() makes anew
                 self._watch.accept(number, found)
                 return
         what = "is not the model's any more, which has another tensor or other memory in its place: compile the model again"

@@ -32,6 +32,7 @@ struct Footprint {
 std::vector<Footprint> footprints(const Program& program) {
   constexpr size_t most_arguments = 1'000'000;  // of recipes, each counted for every method that needs it
   const RecipeWriters writers = recipe_writers(program);
+  const uint64_t all_weights = weights_bytes(program);
   size_t budget = most_arguments;
   std::vector<Footprint> found;
   for (const Method& method : program.methods) {
@@ -53,7 +54,7 @@ std::vector<Footprint> footprints(const Program& program) {
       if (b.kind == BufferKind::weight) result.weights += byte_size(b.type);
       if (b.kind == BufferKind::state) result.states += byte_size(b.type);
     }
-    if (result.all_weights) result.weights = weights_bytes(program);
+    if (result.all_weights) result.weights = all_weights;
     found.push_back(result);
   }
   return found;

@@ -10,6 +10,7 @@
 #include "backends/cpu/loops/frame.h"
 #include "backends/cpu/loops/running.h"
 #include "backends/cpu/step.h"
+#include "base/shape.h"
 #include "base/threads.h"
 #include "kernel/facts/compact.h"
 #include "kernel/facts/memory.h"
@@ -32,8 +33,7 @@ Scratch new_scratch(int64_t bytes) {
 // Of several plans.
 int64_t turns_of(const Kernel& kernel, size_t plans) {
   constexpr int64_t points_of_turn = 32768, most_turns = 64, few_plans = 8;  // each begins anew in a turn
-  int64_t points = 1;
-  for (const int64_t n : kernel.space) points *= n;
+  const int64_t points = element_count(kernel.space);
   const int64_t groups = std::max<int64_t>(static_cast<int64_t>(plans) / few_plans, 1);
   return std::clamp<int64_t>(points / (points_of_turn * groups), 1, most_turns);
 }

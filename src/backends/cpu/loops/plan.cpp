@@ -9,6 +9,7 @@
 #include "backends/cpu/loops/lower.h"
 #include "backends/cpu/loops/place.h"
 #include "backends/cpu/loops/place_of_extreme.h"
+#include "base/shape.h"
 #include "kernel/facts/memory.h"
 
 namespace npusim::cpu {
@@ -58,8 +59,7 @@ void fetch_ahead(Plan& plan) {
 // Of copies in turns: a border of all images at once would be written when their lines are no longer near.
 int64_t copied_in_turn(const Kernel& k, int64_t turns) {
   constexpr int64_t least = 256;  // a tile has its price
-  int64_t points = 1;
-  for (const int64_t n : k.space) points *= n;
+  const int64_t points = element_count(k.space);
   return turns == 1 ? points : std::max(points / turns, least);
 }
 
