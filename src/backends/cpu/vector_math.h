@@ -74,9 +74,9 @@ HWY_INLINE hn::Vec<D> power_of_two(D d, VI n) {
   return hn::BitCast(d, hn::ShiftLeft<23>(hn::Add(n, hn::Set(di, 127))));
 }
 
-// p · 2^n for integral n in [-151, 129]: in two halves, so that it rounds once into the subnormals.
+// p · 2^n of a normal number that stays one, or infinity: integral n in [-125, 129].
 template <class D, class V>
-HWY_INLINE V scale(D d, V p, V n) {
+HWY_INLINE V scale_normal(D d, V p, V n) {
 #if HWY_TARGET == HWY_AVX3
   (void)d;
   return V{_mm512_scalef_ps(p.raw, n.raw)};
@@ -86,6 +86,16 @@ HWY_INLINE V scale(D d, V p, V n) {
   const auto half = hn::ShiftRight<1>(whole);
   return hn::Mul(hn::Mul(p, power_of_two(d, half)), power_of_two(d, hn::Sub(whole, half)));
 #endif
+}
+
+// p · 2^n for p in [1/2, 2] and integral n in [-151, 129] or NaN. A processor takes a hundred cycles for a result below
+// normal numbers; those are the bits of the nearest integer to p · 2^(n + 149).
+template <class D, class V>
+HWY_INLINE V scale(D d, V p, V n) {
+  const auto low = hn::Lt(n, hn::Set(d, -125.0f));
+  if (HWY_LIKELY(hn::AllFalse(d, low))) return scale_normal(d, p, n);
+  const auto bits = hn::NearestInt(scale_normal(d, p, hn::IfThenElseZero(low, hn::Add(n, hn::Set(d, 149.0f)))));
+  return hn::IfThenElse(low, hn::BitCast(d, bits), scale_normal(d, p, hn::IfThenZeroElse(low, n)));
 }
 
 // e^r for |r| <= ln 2 / 2.

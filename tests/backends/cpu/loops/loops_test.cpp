@@ -147,6 +147,32 @@ TEST(Loops, TangentsToTheLastPlace) {
   }
 }
 
+// Results around and below the least normal float, among vectors of others: the nearest float.
+TEST(Loops, PowersBelowNormalFloats) {
+  constexpr float inf = std::numeric_limits<float>::infinity();
+  std::vector<float> x{-inf, -87.33655f, -87.3365f, -103.97f, -103.98f, -125, -126, -149, -150, -151, -1e30f};
+  std::mt19937 random(9);
+  while (x.size() < 4000) {
+    const bool mixed = x.size() / 64 % 2 == 0;
+    x.push_back(std::uniform_real_distribution<float>(-152, mixed ? 10.0f : -84.0f)(random));
+  }
+  const auto n = static_cast<int64_t>(x.size());
+  for (const ExprOp op : {ExprOp::exp, ExprOp::exp2}) {
+    KernelBuilder b({n});
+    b.store(b.output({DType::f32, {n}}), b.unary(op, b.load_broadcast(b.input({DType::f32, {n}}))));
+    const Kernel kernel = b.finish("powers");
+    on_every_instruction_set([&] {
+      std::vector<float> out(x.size());
+      void* args[] = {x.data(), out.data()};
+      Loops(kernel, 1).run(args);
+      for (size_t i = 0; i < x.size(); ++i) {
+        const double v = x[i], want = op == ExprOp::exp ? std::exp(v) : std::exp2(v);
+        EXPECT_LE(std::fabs(out[i] - want), 2e-7 * want + 0.51 * 0x1p-149) << expr_op_name(op) << " of " << v;
+      }
+    });
+  }
+}
+
 TEST(Loops, SharesOfTheNormalDistribution) {
   constexpr float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
   std::vector<float> x{0.0f, -0.0f, inf, -inf, nan, 1e-40f, -1e30f, 1e30f, 5.6568f, -5.6569f, 4, -4, 10.05f, 10.07f};
