@@ -27,16 +27,62 @@ Geometry geometry(const Lowering& lowering, const ConvSpec& spec, int image, int
   return g;
 }
 
+// Of one spatial dimension: the result elements whose windows meet the image.
+struct Meeting {
+  int64_t first, count;
+};
+
+Meeting meeting_of(const ConvSpec& spec, const Geometry& g, size_t d) {
+  const int64_t stride = spec.stride[d], reach = (g.kernel[d] - 1) * spec.dilation[d];
+  const int64_t first = (std::max<int64_t>(spec.before[d] - reach, 0) + stride - 1) / stride;
+  const int64_t beyond = g.in[d] + spec.before[d];  // where the image ends, from the first window's start
+  const int64_t end = beyond <= 0 ? 0 : std::min((beyond - 1) / stride + 1, g.out[d]);
+  return {first, std::max<int64_t>(end - first, 0)};
+}
+
+// The result from its elements `within` whose windows meet the image: others are 0; and the bias.
+void frame(Lowering& lowering, std::string name, const std::vector<Meeting>& dims, int within, int bias, int result,
+           bool batched) {
+  const Shape& space = lowering.type(result).shape;
+  OpKernel k(lowering, space);
+  std::vector<Coord> at;
+  for (int d = 0; d < batched + 1; ++d) at.emplace_back(k.dim(d));
+  Ex inside = k.integer(1, Scalar::boolean);
+  for (size_t i = 0; i < dims.size(); ++i) {
+    const Affine shifted = k.dim(batched + 1 + static_cast<int>(i)) + -dims[i].first;
+    at.emplace_back(shifted);
+    inside = inside && k.in_bounds(shifted, dims[i].count);
+  }
+  Ex x = select(inside, k.load(k.read(within), at), 0);
+  if (bias >= 0) {
+    const Coord channel[] = {k.dim(batched)};
+    x = x + k.load(k.read(bias), channel);
+  }
+  k.store(k.write(result), x);
+  k.done(std::move(name));
+}
+
 // Space [n, group, out channel, out…], reduced [in channel, kernel…]. `padded`: what is around the image are zeros of
 // it, which an infinite weight makes NaN; of a transposed convolution there is nothing.
 void lower_direct(Lowering& lowering, std::string name, const ConvSpec& spec, int image, int weight, int bias,
                   int result, bool padded) {
   const Geometry g = geometry(lowering, spec, image, weight, result);
+  std::vector<Meeting> meetings;
+  for (size_t d = 0; d < g.spatial; ++d) meetings.push_back(meeting_of(spec, g, d));
+  Shape met = lowering.type(result).shape;
+  for (size_t d = 0; d < g.spatial; ++d) met[g.batched + 1 + d] = meetings[d].count;
+  if (met != lowering.type(result).shape && element_count(met) > 0) {  // some windows lie beside the image
+    ConvSpec inner = spec;
+    for (size_t d = 0; d < g.spatial; ++d) inner.before[d] -= meetings[d].first * spec.stride[d];
+    const int within = lowering.temporary({compute_dtype(lowering.type(result).dtype), met});
+    lower_direct(lowering, name + "_within", inner, image, weight, -1, within, padded);
+    return frame(lowering, std::move(name), meetings, within, bias, result, g.batched);
+  }
   Shape space{g.batch, spec.groups, g.group_out};
   space.insert(space.end(), g.out.begin(), g.out.end());
   Shape reduced{g.group_in};
   reduced.insert(reduced.end(), g.kernel.begin(), g.kernel.end());
-  const bool nothing = element_count(reduced) == 0 || element_count(lowering.type(image).shape) == 0;
+  const bool nothing = element_count(reduced) == 0 || element_count(met) == 0;
   const bool contract = is_narrow_float(lowering.type(image).dtype) && is_narrow_float(lowering.type(weight).dtype);
   const int rank = static_cast<int>(space.size());
   if (!contract && !nothing) space.insert(space.end(), reduced.begin(), reduced.end());
