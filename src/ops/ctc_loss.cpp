@@ -98,11 +98,12 @@ std::string refuse_ctc(const OpCall& call) {
 // The loss being lowered: vectors of the batch, and the states' labels [batch, states].
 struct Parts {
   Ctc c;
-  int log_probs;       // [steps, batch, labels]
-  int input_lengths;   // [batch]
-  int target_lengths;  // [batch]
-  int labels = -1;
+  int log_probs;                // [steps, batch, labels]
+  int input_lengths;            // [batch]
+  int target_lengths;           // [batch]
+  int labels = -1, skips = -1;  // [batch, states]
 };
+constexpr int64_t behind_none = 2;  // states of −∞ that stand before the first
 
 Ex of_batch(OpKernel& k, int vector) {
   const Coord at[] = {k.dim(0)};
@@ -170,36 +171,58 @@ struct Kept {
   int now = -1, last = -1;  // operands: as it is, and of the final update
 };
 
-// By state, the log of all ways to it in steps 0 … t; `before` is that of the step before, `older` a version nobody
-// reads any more, or -1. What was stored is also kept in `all` [batch, steps, states].
-int lower_step(Lowering& lowering, const Parts& p, int64_t t, int before, int older, Kept& all) {
-  const TensorType type{lowering.type(p.log_probs).dtype, {p.c.batch, p.c.states()}};
-  const int after = lowering.temporary(type);
-  OpKernel k(lowering, type.shape);
-  const int labels = k.read(p.labels), log_probs = k.read(p.log_probs);
-  const Ex length = of_batch(k, p.input_lengths), s = k.index(1);
-  auto state = [&](int arg, int64_t back) {  // and whether there is one
+// Whether the state two before leads to one too: from a label to another one, over no blank.
+int lower_skips(Lowering& lowering, const Parts& p) {
+  const Shape space{p.c.batch, p.c.states()};
+  const int skips = lowering.temporary({DType::boolean, space});
+  OpKernel k(lowering, space);
+  const int labels = k.read(p.labels);
+  auto label = [&](int64_t back) {
     const Coord at[] = {k.dim(0), k.dim(1) + -back};
-    return std::pair{k.load(arg, at), k.in_bounds(at[1].affine, p.c.states())};
+    return k.load(labels, at);
   };
-  const Ex label = state(labels, 0).first;
-  std::vector<Coord> at{t, k.dim(0), label};
+  k.store(k.write(skips), k.in_bounds(k.dim(1) + -2, p.c.states()) && label(2) != label(0));
+  k.done("ctc_skips");
+  return skips;
+}
+
+// [batch, behind_none + states] of −∞.
+int lower_no_ways(Lowering& lowering, const Parts& p) {
+  const TensorType type{lowering.type(p.log_probs).dtype, {p.c.batch, behind_none + p.c.states()}};
+  const int states = lowering.temporary(type);
+  OpKernel k(lowering, type.shape);
+  k.store(k.write(states), k.number(-infinity, scalar_of(type.dtype)));
+  k.done("ctc_no_ways");
+  return states;
+}
+
+// By state, the log of all ways to it in steps 0 … t, behind two of −∞ that are before the first; `before` is that of
+// the step before, `older` a version nobody reads any more. What was stored is also kept in `all` [batch, steps,
+// states].
+int lower_step(Lowering& lowering, const Parts& p, int64_t t, int before, int older, Kept& all) {
+  const int after = lowering.temporary(lowering.type(older));
+  OpKernel k(lowering, {p.c.batch, p.c.states()});
+  const Ex length = of_batch(k, p.input_lengths), s = k.index(1);
+  const Coord here[] = {k.dim(0), k.dim(1)};
+  std::vector<Coord> at{t, k.dim(0), k.load(k.read(p.labels), here)};
   if (!p.c.batched) at.erase(at.begin() + 1);
-  const Ex gain = k.load(log_probs, at);
+  const Ex gain = k.load(k.read(p.log_probs), at);
   Ex x;
   if (t == 0) {
     x = select(s == 0 || (s == 1 && of_batch(k, p.target_lengths) > 0), gain, -infinity);
   } else {
     const int from = k.read(before);
-    const Ex same = state(from, 0).first;
-    const auto [one, has_one] = state(from, 1);
-    const auto [two, has_two] = state(from, 2);
-    const Ex skips = has_two && state(labels, 2).first != label;
-    const Ex sum = log_sum({same, select(has_one, one, -infinity), select(skips, two, -infinity)}) + gain;
+    auto state = [&](int64_t back) {
+      const Coord place[] = {k.dim(0), k.dim(1) + (behind_none - back)};
+      return k.load(from, place);
+    };
+    const Ex same = state(0), skips = k.load(k.read(p.skips), here);
+    const Ex sum = log_sum({same, state(1), select(skips, state(2), -infinity)}) + gain;
     x = select(k.integer(t) < length, sum, same);
   }
-  const int updated = older < 0 ? -1 : k.read(older), kept = all.now < 0 ? -1 : k.read(all.now);
-  k.store(k.write(after, updated), x);
+  const Coord place[] = {k.dim(0), k.dim(1) + behind_none};
+  const int updated = k.read(older), kept = all.now < 0 ? -1 : k.read(all.now);
+  k.store(k.write(after, updated), place, x);
   if (all.last >= 0) {
     all.now = t + 1 == p.c.steps ? all.last : lowering.temporary(lowering.type(all.last));
     const Coord to[] = {k.dim(0), t, k.dim(1)};
@@ -216,7 +239,7 @@ Ex loss_of(OpKernel& k, const Parts& p, int states) {
       require(steps >= 0 && steps <= p.c.steps && length >= 0 && length <= p.c.longest, Requirement::lengths);
   const int from = k.read(states);
   auto state = [&](Ex at) {
-    const Coord place[] = {k.dim(0), select(fits, at, 0)};
+    const Coord place[] = {k.dim(0), select(fits, at, 0) + behind_none};
     return k.load(from, place);
   };
   const Ex blank = state(length * 2), label = state(max(length * 2 - 1, 0));
@@ -229,10 +252,11 @@ void lower_ctc(const OpCall& call, Lowering& lowering) {
   Parts p{c, lowering.input(call.tensor("log_probs")), lower_lengths(lowering, c, "input_lengths"),
           lower_lengths(lowering, c, "target_lengths")};
   p.labels = lower_labels(lowering, p);
+  p.skips = lower_skips(lowering, p);
   Kept all{-1, call.outputs.size() == 2 ? lowering.output(1) : -1};
   // Each step stores over the states before the last: what is updated is stored as it is declared, and 16 bits would
   // not hold a sum over all steps.
-  int older = -1, before = -1;
+  int older = lower_no_ways(lowering, p), before = lower_no_ways(lowering, p);
   for (int64_t t = 0; t < c.steps; ++t) {
     const int after = lower_step(lowering, p, t, before, older, all);
     older = before;
