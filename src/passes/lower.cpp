@@ -10,6 +10,9 @@
 namespace npusim {
 namespace {
 
+// A node is a few kernels; some are one or two for each step of a sequence, so that a short graph may come to a lot.
+constexpr size_t kernels_of_node = 16, unrolled_kernels = 32768;
+
 // A result without elements, for which no record has a kernel.
 BoundKernel empty_result(ValueId value, const TensorType& type) {
   KernelBuilder k({0});
@@ -40,7 +43,16 @@ void lower(Graph& graph, PassContext& context) {
   std::iota(alias.begin(), alias.end(), 0);
   std::vector<bool> computed(graph.values.size(), false);
   for (GraphOutput& output : graph.outputs) output.shape = value_of(graph, output.value).type.shape;
+  const size_t most_kernels = unrolled_kernels + kernels_of_node * graph.nodes.size();
   for (Node& node : graph.nodes) {
+    if (nodes.size() > most_kernels) {
+      context.violations.push_back(
+          {fmt::format("{} nodes", graph.nodes.size()), ErrorKind::unsupported,
+           fmt::format("unrolled, those before {} come to {} kernels (at most {}, and {} for each node): take shorter "
+                       "sequences or fewer layers at a time",
+                       node.name, nodes.size(), unrolled_kernels, kernels_of_node)});
+      return;
+    }
     if (node.kernel) {
       BoundKernel bound{*node.kernel, {}};
       for (ValueId v : node.inputs) bound.values.push_back(alias[static_cast<size_t>(v)]);

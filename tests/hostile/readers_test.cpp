@@ -162,6 +162,34 @@ std::string pointwise_of(size_t n) {
   return ir(tensor("x", "[4,8]"), nodes, tensor(fmt::format("a{}", n - 1), "[4,8]"));
 }
 
+// Losses of n sequences of 4000 steps, one kernel each.
+std::string losses_of(size_t n) {
+  const std::string x = tensor("x", "[4000,1,2]");
+  const std::string labels = R"({"name":"labels","shape":[1,1],"dtype":"int64"})";
+  const auto name = [](size_t i) { return fmt::format("loss{}", i); };
+  const std::string nodes = joined(n, ",", [&](size_t i) {
+    return node(
+        name(i), "ctc_loss.IntList", x + "," + labels, tensor(name(i), "[]"),
+        fmt::format(R"("input_lengths":[{}],"target_lengths":[1],"blank":0,"reduction":1,"zero_infinity":false)",
+                    4000 - i));
+  });
+  return ir(x + "," + labels, nodes, joined(n, ",", [&](size_t i) { return tensor(name(i), "[]", name(i)); }));
+}
+
+// A short text of long sequences is refused before anything is done with its kernels.
+TEST(Readers, UnrolledSequences) {
+  std::string why;
+  const double seconds = seconds_of([&] {
+    try {
+      compile({{"main", "ir", losses_of(40)}});
+    } catch (const Error& error) {
+      why = error.what();
+    }
+  });
+  EXPECT_NE(why.find("at most 32768"), std::string::npos) << why;
+  EXPECT_LT(seconds, most_seconds);
+}
+
 TEST(Readers, Ir) {
   const auto import = [](std::string (*make)(size_t)) {
     return [make](size_t n) { return [text = make(n)] { import_ir(text, "ir"); }; };
