@@ -167,13 +167,21 @@ HWY_INLINE Sum joined(V whole, V scale, const Power& p) {
 }
 
 // Lanes that the vector's function does not hold for are the C library's, one by one: what stands beside an element
-// does not change its bits. F: the vector's function, and where it holds, and the C library's, or the first alone.
+// does not change its bits. F: the vector's function, and where it holds, and the C library's, or the first alone; and
+// where beyond that it is settled what the function is (of infinity, of NaN, of what overflows), and what.
 template <class F>
 HWY_INLINE void unary_at(V x, double* out) {
   const D d;
-  const V y = F::of(x);
+  V y = F::of(x);
   if constexpr (requires { F::holds(x); }) {
-    const M good = F::holds(x);
+    M good = F::holds(x);
+    if constexpr (requires { F::settles(x); }) {
+      if (HWY_UNLIKELY(!hn::AllTrue(d, good))) {
+        const M settled = F::settles(x);
+        y = hn::IfThenElse(settled, F::settled(x), y);
+        good = hn::Or(good, settled);
+      }
+    }
     if (HWY_UNLIKELY(!hn::AllTrue(d, good))) {
       constexpr size_t most = HWY_MAX_BYTES / sizeof(double);
       HWY_ALIGN double numbers[most], marks[most];

@@ -41,6 +41,8 @@ struct Log {
     const D d;
     return hn::And(hn::Ge(x, hn::Set(d, 0x1p-1022)), hn::Lt(x, hn::Set(d, HUGE_VAL)));
   }
+  static HWY_INLINE M settles(V x) { return hn::Not(hn::And(hn::Gt(x, number(0)), hn::Lt(x, number(infinity)))); }
+  static HWY_INLINE V settled(V x) { return log_special(x, x); }
   static double scalar(double x) { return std::log(x); }
 };
 struct Exp {
@@ -60,6 +62,8 @@ struct Exp {
     return hn::BitCast(d, hn::Add(hn::BitCast(di, y), hn::ShiftLeft<52>(hn::BitCast(di, anchored))));
   }
   static HWY_INLINE M holds(V x) { return hn::Le(hn::Abs(x), hn::Set(D(), 700)); }
+  static HWY_INLINE M settles(V x) { return hn::Or(hn::Lt(x, number(-746)), hn::Not(hn::Le(x, number(710)))); }
+  static HWY_INLINE V settled(V x) { return hn::IfThenZeroElse(hn::Lt(x, number(0)), hn::Mul(x, number(infinity))); }
   static double scalar(double x) { return std::exp(x); }
 };
 

@@ -33,6 +33,8 @@ struct Exp2 {
     return hn::Mul(rounded(joined(number(1), number(1), p)), two_to(anchored));
   }
   static HWY_INLINE M holds(V x) { return within(x, 1000); }
+  static HWY_INLINE M settles(V x) { return hn::Or(hn::Lt(x, number(-1076)), hn::Not(hn::Lt(x, number(1024)))); }
+  static HWY_INLINE V settled(V x) { return hn::IfThenZeroElse(hn::Lt(x, number(0)), hn::Mul(x, number(infinity))); }
   static double scalar(double x) { return std::exp2(x); }
 };
 struct Expm1 {
@@ -40,6 +42,8 @@ struct Expm1 {
     return hn::CopySign(rounded(expm1_of(hn::Max(number(-50), x))), x);  // of NaN it is NaN
   }
   static HWY_INLINE M holds(V x) { return hn::Le(x, number(709)); }
+  static HWY_INLINE M settles(V x) { return hn::Not(hn::Le(x, number(710))); }
+  static HWY_INLINE V settled(V x) { return hn::Mul(x, number(infinity)); }
   static double scalar(double x) { return std::expm1(x); }
 };
 // Of e^(2a) − 1 = t it is t / (t + 2).
@@ -67,11 +71,15 @@ HWY_INLINE V hyperbolic(V a) {
 struct Sinh {
   static HWY_INLINE V of(V x) { return hn::CopySign(hyperbolic<true>(hn::Abs(x)), x); }
   static HWY_INLINE M holds(V x) { return within(x, 709); }
+  static HWY_INLINE M settles(V x) { return hn::Not(within(x, 711)); }
+  static HWY_INLINE V settled(V x) { return hn::Mul(x, number(infinity)); }
   static double scalar(double x) { return std::sinh(x); }
 };
 struct Cosh {
   static HWY_INLINE V of(V x) { return hyperbolic<false>(hn::Abs(x)); }
   static HWY_INLINE M holds(V x) { return within(x, 709); }
+  static HWY_INLINE M settles(V x) { return hn::Not(within(x, 711)); }
+  static HWY_INLINE V settled(V x) { return hn::Mul(hn::Abs(x), number(infinity)); }
   static double scalar(double x) { return std::cosh(x); }
 };
 
