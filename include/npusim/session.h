@@ -131,6 +131,12 @@ class NPUSIM_API Session {
 
   // Whether a run that failed has left states that it had begun to update.
   bool states_are_torn() const;
+  // How many runs and single steps that update states were begun and did not fail. For callers that keep values of
+  // their own beside the states, or run a method by its steps: where they did not come to the end of what they began,
+  // they find by this number that states have moved on, and say so with tear().
+  uint64_t updates() const;
+  // As after a run of the method that failed when it had begun to update all its states. `why`: how it ended.
+  void tear(Key method, std::string_view why);
 
   // Where an input or output, a state too, lies on its device: the same as long as the session lives. Throws usage
   // where the device has no addresses for others.

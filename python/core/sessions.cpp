@@ -176,6 +176,10 @@ void add_sessions(nb::module_& m) {
           "step_how", [](const Session& s, size_t method, size_t step) { return s.step_info(method, step).how; },
           nb::arg("method"), nb::arg("step"))
       .def("cancel", &Session::cancel)
+      .def("updates", &Session::updates)
+      .def(
+          "tear", [](Session& s, size_t method, const std::string& why) { s.tear(method, why); }, nb::arg("method"),
+          nb::arg("why"))
       .def("reset_states", &Session::reset_states, Release())
       .def("seed", nb::overload_cast<uint64_t>(&Session::seed), nb::arg("seed"), Release());
   m.def("open_session", &open, nb::arg("program"), nb::arg("weights").none(), nb::arg("devices"), nb::arg("threads"),

@@ -36,6 +36,7 @@ from .weights import Weights, open_weights
 from .writes import Writes
 
 WIDER = {("float16", "float32"), ("bfloat16", "float32")}  # converted for the caller: nothing is lost
+INTERRUPTED = "it was interrupted before its results were there"
 COMPUTED_IN = {"float16", "bfloat16", "float32"}  # a program has another of them for what the IR says, by its dtype
 
 
@@ -138,14 +139,36 @@ class Session:
         }
         self._fill_states()
 
+    def _settle(self) -> None:
+        """Where a run was ended behind its last step, or among its steps (Ctrl-C, what a caller's function raised), states
+        of the device have moved on, and what is carried has not: neither is a run's. So with first values that did not
+        all come."""
+        if self._handle.updates() == self._settled:
+            return
+        for method in self._begun:
+            self._handle.tear(list(self._ports).index(method), INTERRUPTED)
+        self._torn = {(method, name) for method in self._begun for name in self._carried[method]}
+        self._settled = self._handle.updates()
+
+    def _refuse_torn(self, method: str, given: Mapping[str, Any]) -> None:
+        torn = sorted(name for of, name in self._torn if of == method and name not in given)
+        if torn:
+            raise UsageError(
+                f"method '{method}' uses state '{torn[0]}', which a run that failed has left partly updated: reset the "
+                f"session's states, or give this one. The run ended with: {INTERRUPTED}"
+            )
+
     def _fill_states(self) -> None:
         """Gives states the values that the weights have for them. A state of several methods is one."""
         self._first_written.check()
+        self._begun = list(self._ports)  # the methods that have begun to change states
+        self._settled = -1  # what updates() was when states and what is carried were last those of one run
+        self._torn: set[tuple[str, str]] = set()  # methods, and what they carry that no run has left
+        self._carried: dict[str, dict[str, np.ndarray]] = {name: {} for name in self._ports}
         named = {name for name, _, _ in _core.entries(self._weights)} if self._weights else set()
-        self._carried: dict[str, dict[str, np.ndarray]] = {}
         for method, (name, (inputs, _)) in enumerate(self._ports.items()):
             carried = self.program.carried.get(name, {})
-            kept = self._carried[name] = {}
+            kept = self._carried[name]
             for position, info in enumerate(inputs):
                 if not info.state and info.name not in carried:
                     continue
@@ -154,6 +177,7 @@ class Session:
                     self._handle.set_input(method, position, memory_of(begin))
                 elif not info.state:
                     kept[info.name] = np.zeros(info.shape, DTYPES[info.dtype]) if begin is None else begin.copy()
+        self._settled = self._handle.updates()
 
     def sibling(self) -> Session:
         """A session of its own, with new states, over the same program, device and weights."""
@@ -269,6 +293,8 @@ class Session:
         given = self._arrays(name, tuple(sequence("inputs", inputs, "a tuple of arrays")))
         results = self._results(name, {} if out is None else mapping("out", out, "arrays by name"))
         with self._turns.take():
+            self._settle()
+            self._refuse_torn(name, given)
             self._run(name, {**self._carried[name], **given}, results, body)
         return results
 
@@ -288,7 +314,11 @@ class Session:
         name = self.program.choose_method(method)
         self._written.check()
         with self._turns.take():
+            self._settle()
+            self._refuse_torn(name, {})
+            self._begun = [name]
             self._handle.run_on_device(list(self._ports).index(name))
+            self._settled = self._handle.updates()
 
     def _run(
         self,
@@ -298,6 +328,7 @@ class Session:
         body: Callable[[int], None],
     ) -> None:
         method, (takes, gives) = list(self._ports).index(name), self._ports[name]
+        self._begun = [name]
         follow_torch([*given.values(), *results.values()])
         try:
             for position, info in enumerate(takes):
@@ -306,6 +337,8 @@ class Session:
                 if device_of(given[info.name]):
                     self._handle.bind_device_input(method, position, on_device(given[info.name]))
                     continue
+                if info.state:
+                    self._settled = -1  # until the run that begins with them has ended
                 bind = self._handle.set_input if info.state else self._handle.bind_input
                 bind(method, position, memory_of(given[info.name]))
             for position, info in enumerate(gives):
@@ -325,9 +358,12 @@ class Session:
             for position, info in enumerate(gives):
                 if not info.state:
                     self._handle.unbind_output(method, position)
-        kept = self._carried[name]
-        for taken in kept:
-            kept[taken] = as_array(results[self.program.carried[name][taken]]).copy()
+        carried = self.program.carried.get(name, {})
+        kept = {taken: as_array(results[carried[taken]]).copy() for taken in self._carried[name]}
+        # An interrupt comes between two of these at most: then the next run is refused.
+        self._carried[name] = kept
+        self._torn = {torn for torn in self._torn if torn[0] != name}
+        self._settled = self._handle.updates()
 
     def seed(self, seed: int) -> None:
         """Begins the sequence of random numbers that the program draws, from 0 to 2**64 - 1; 0 at first. Each run goes on
@@ -345,6 +381,7 @@ class Session:
         """All states as they were at first. Also after a run that failed. Raises UsageError where PyTorch's tensor that one
         began with was written since."""
         with self._turns.take():
+            self._settled = -1
             self._handle.reset_states()
             self._fill_states()
 

@@ -189,6 +189,13 @@ bool Session::states_are_torn() const {
   return std::find(state_->torn.begin(), state_->torn.end(), true) != state_->torn.end();
 }
 
+uint64_t Session::updates() const { return state_->updates; }
+
+void Session::tear(Key method, std::string_view why) {
+  state_->wait();
+  state_->tear_states(state_->method(method), 0, SIZE_MAX, std::string(why).c_str());
+}
+
 Session::Task::Task(Session& session) : state_(*session.state_) {
   const std::thread::id me = std::this_thread::get_id();
   if (state_.worker.load() != me) {

@@ -143,6 +143,11 @@ void Session::State::refuse_torn(int32_t buffer, const std::string& who) const {
        who, program().buffers[static_cast<size_t>(buffer)].name, tear);
 }
 
+bool Session::State::updates_states(size_t m, size_t first, size_t end) const {
+  return std::any_of(methods[m].states.begin(), methods[m].states.end(),
+                     [&](const StateUse& use) { return use.writes && use.step >= first && use.step < end; });
+}
+
 void Session::State::tear_states(size_t m, size_t first, size_t end, const char* why) {
   for (const StateUse& use : methods[m].states)
     if (use.writes && use.step >= first && use.step < end) {

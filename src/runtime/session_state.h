@@ -69,6 +69,7 @@ struct Session::State {
   std::vector<Ready> methods;
   std::vector<bool> torn;  // by buffer: a state that a run which failed has begun to update
   std::string tear;        // how it failed
+  uint64_t updates = 0;    // Session::updates()
   uint64_t seed = 0;
   bool busy = false;  // something was enqueued
 
@@ -95,6 +96,7 @@ struct Session::State {
   // Throws where a method's states are not what runs that ended have left, or the caller.
   void need_states(size_t m) const;
   [[noreturn]] void refuse_torn(int32_t buffer, const std::string& who) const;
+  bool updates_states(size_t m, size_t first, size_t end) const;
   // The states that steps [first, end) of a method update.
   void tear_states(size_t m, size_t first, size_t end, const char* why);
   void tear_in_flight(const char* why);
@@ -126,6 +128,8 @@ struct Session::State {
     try {
       work();
       methods[m].in_flight = true;
+      const std::pair<size_t, size_t> steps = begun();
+      updates += updates_states(m, steps.first, steps.second);
     } catch (const std::exception& error) {
       const std::pair<size_t, size_t> steps = begun();
       tear_states(m, steps.first, steps.second, error.what());

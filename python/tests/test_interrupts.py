@@ -1,0 +1,109 @@
+"""Runs that are ended wherever Python is: what a program keeps on its device and what Python carries for it are those of
+one run, or the session says that they are not."""
+
+from __future__ import annotations
+
+import random
+import signal
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import npusim
+from modules import CallsWithSelf
+
+
+def counts(m, x):
+    m.n += 1
+    y = torch.sin(x) + m.n
+    m.k += 1
+    m.f.mul_(0.5).add_(1)
+    return y * 0 + m.n, m.k * 1, m.f * 1
+
+
+def counting(**options) -> npusim.Program:
+    model = CallsWithSelf(counts, n=torch.zeros(8), k=torch.zeros((), dtype=torch.int64), f=torch.zeros(3))
+    return npusim.compile(model, (torch.zeros(8),), dtype="float32", **options)
+
+
+X = np.zeros(8, "float32")
+
+
+def runs_of(found) -> int:
+    """After how many runs all of the outputs are these."""
+    n, k, f = (found[f"output_{i}"] for i in range(3))
+    assert (n == int(k)).all() and np.allclose(f, 2 - 2 * 0.5 ** int(k)), found
+    return int(k)
+
+
+@pytest.mark.parametrize("force_cpu", [[], ["sin"]], ids=["one part", "three parts"])
+def test_a_caller_that_fails_among_the_parts(force_cpu):
+    dag = npusim.DAGExecutor(counting(force_cpu=force_cpu))
+    parts = len(dag.partitions())
+    for failing in range(parts):
+        dag.session.reset_states()
+        assert runs_of(dag.run(X)) == 1
+        seen = []
+
+        def watch(partition, ms):
+            seen.append(partition)
+            if len(seen) == failing + 1:
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            dag.run(X, watch=watch)
+        try:
+            assert runs_of(dag.run(X)) == 2, "nothing was begun"
+        except npusim.UsageError as error:
+            assert "reset the session's states" in str(error)
+            dag.session.reset_states()
+            assert runs_of(dag.run(X)) == 1
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no timers")
+@pytest.mark.parametrize("how", ["run", "states that are given", "reset"])
+def test_interrupts_anywhere(how):
+    program = counting()
+    session, draw = npusim.Session(program, threads=1), random.Random(7)
+    given = {info.name: np.zeros(info.shape, info.dtype) for info in program.inputs("main")}
+    settled = 0
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    try:
+        for _ in range(300):
+            try:
+                signal.setitimer(signal.ITIMER_REAL, 1e-5 + draw.random() * 1e-3)
+                while True:
+                    session.run(X)
+                    if how == "reset":
+                        session.reset_states()
+                    elif how != "run":
+                        session.run(given)
+            except KeyboardInterrupt:
+                pass
+            finally:
+                signal.setitimer(signal.ITIMER_REAL, 0)
+            try:
+                runs_of(session.run(X))
+                settled += 1
+            except npusim.UsageError:
+                session.reset_states()
+                assert runs_of(session.run(X)) == 1
+    except KeyboardInterrupt:  # of a timer that ran out beside its end
+        pass
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert settled > 0
+
+
+def test_a_reset_that_fails_leaves_nothing_that_runs():
+    model = CallsWithSelf(counts, n=torch.zeros(8), k=torch.zeros((), dtype=torch.int64), f=torch.zeros(3))
+    session = npusim.Session(npusim.compile(model, (torch.zeros(8),), dtype="float32"))
+    assert runs_of(session.run(X)) == 1
+    with torch.no_grad():
+        model.n.add_(1)
+    with pytest.raises(npusim.UsageError, match="was changed"):
+        session.reset_states()
+    with pytest.raises(npusim.UsageError):
+        session.run(X)
