@@ -19,40 +19,45 @@ COSINE = tuple((-1) ** n * math.pi ** (2 * n) / math.factorial(2 * n) for n in r
 DIGAMMA = (-1 / 12, 1 / 120, -1 / 252, 1 / 240, -1 / 132, 691 / 32760)
 LGAMMA = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360)
 
-# Of normal quantiles (M. J. Wichura, algorithm AS 241), in ascending powers: numerator and denominator.
-MIDDLE = (
-    (3.3871328727963666080, 1.3314166789178437745e2, 1.9715909503065514427e3, 1.3731693765509461125e4,
-     4.5921953931549871457e4, 6.7265770927008700853e4, 3.3430575583588128105e4, 2.5090809287301226727e3),
-    (1.0, 4.2313330701600911252e1, 6.8718700749205790830e2, 5.3941960214247511077e3, 2.1213794301586595867e4,
-     3.9307895800092710610e4, 2.8729085735721942674e4, 5.2264952788528545610e3),
+# Of erfinv(y) / y, in powers of v + shift of v = log(1 − y²): a bound of v, shift and terms above it, shift and terms
+# below, where at −∞ the sum is +∞. Those for floats are floats, each chosen for the roundings of those before it.
+SINGLE = (
+    -5.5,
+    (1, (1.1273744106292725, -0.24783293902873993, 0.004250511061400175, 0.002376578515395522, 0.00010055697930511087,
+         -3.82266916858498e-05, -4.554144197754795e-06, 4.3946553773821506e-07, 1.2362175993985147e-07,
+         7.381490529922985e-09)),
+    (10.5, (3.0742058753967285, -0.15509870648384094, -0.003562428057193756, -0.00015549288946203887,
+            -7.601626748510171e-06, -3.0914645776647376e-07, -2.482257288605183e-09, 1.990373643678822e-09,
+            4.309093915022544e-10, 4.107976112055489e-11, 7.465960358624124e-13, -6.928543161291781e-14)),
 )  # fmt: skip
-TAIL = (
-    (1.42343711074968357734, 4.63033784615654529590, 5.76949722146069140550, 3.64784832476320460504,
-     1.27045825245236838258, 2.41780725177450611770e-1, 2.27238449892691845833e-2, 7.74545014278341407640e-4),
-    (1.0, 2.05319162663775882187, 1.67638483018380384940, 6.89767334985100004550e-1, 1.48103976427480074590e-1,
-     1.51986665636164571966e-2, 5.47593808499534494600e-4, 1.05075007164441684324e-9),
-)  # fmt: skip
-FAR_TAIL = (
-    (6.65790464350110377720, 5.46378491116411436990, 1.78482653991729133580, 2.96560571828504891230e-1,
-     2.65321895265761230930e-2, 1.24266094738807843860e-3, 2.71155556874348757815e-5, 2.01033439929228813265e-7),
-    (1.0, 5.99832206555887937690e-1, 1.36929880922735805310e-1, 1.48753612908506148525e-2, 7.86869131145613259100e-4,
-     1.84631831751005468180e-5, 1.42151175831644588870e-7, 2.04426310338993978564e-15),
+DOUBLE = (
+    -7,
+    (2, (1.3772152115148184, -0.2497680688707508, -0.001968143541780075, 0.0016921483697708293,
+         0.00021593778927263377, -7.581550375581294e-06, -4.874470685902151e-06, -3.1694288259011494e-07,
+         6.906213566825541e-08, 1.2896040355071812e-08, -2.563211582279572e-10, -2.939135889644192e-10,
+         -2.1237209864089454e-11, 4.3278416802266926e-12, 8.458256556349608e-13, -1.612219597485648e-14,
+         -1.967872227585722e-14, -1.4875730495344723e-15, 2.7660193568403765e-16, 5.955814097617868e-17,
+         1.1483460483634025e-18, -9.389389501907478e-19, -1.4366915707805663e-19, -9.360232103343291e-21,
+         -2.4398127312804498e-22)),
+    (16, (3.8397837974115534, -0.1261866566556787, -0.0019519813966964942, -5.930216902657999e-05,
+          -2.224873049961709e-06, -9.202341205874326e-08, -3.944074412310563e-09, -1.635186187991397e-10,
+          -5.706077117917327e-12, -8.223548989258638e-14, 1.185837933018071e-14, 1.7243170382947986e-15,
+          1.5640057090225543e-16, 1.1497052435912804e-17, 7.235346846314908e-19, 3.9232523814223724e-20,
+          1.7724887010988845e-21, 5.631893640391536e-23, -1.2963680502831182e-25, -1.9600286684841527e-25,
+          -1.765622313173526e-26, -1.1223717122720833e-27, -7.73837159221387e-29, -6.0418447867947626e-30,
+          -3.6229490537470376e-31, -9.723508356830834e-33, 4.642862576919865e-34, 6.251026324012807e-35,
+          3.268448816013857e-36, 1.0211577941734086e-37, 1.987143313740576e-39, 2.2406584533595074e-41,
+          1.1262474729060472e-43)),
 )  # fmt: skip
 
-# Of erfinv(y) / y, in powers of v + 1 of v = log(1 − y²), and where that is −5.5 and less of v + 10.5; at −∞ it is +∞.
-# The coefficients are those of floats, each chosen for the roundings of those before it.
-NEAR = (1.1273744106292725, -0.24783293902873993, 0.004250511061400175, 0.002376578515395522, 0.00010055697930511087,
-        -3.82266916858498e-05, -4.554144197754795e-06, 4.3946553773821506e-07, 1.2362175993985147e-07,
-        7.381490529922985e-09)  # fmt: skip
-FAR = (3.0742058753967285, -0.15509870648384094, -0.003562428057193756, -0.00015549288946203887, -7.601626748510171e-06,
-       -3.0914645776647376e-07, -2.482257288605183e-09, 1.990373643678822e-09, 4.309093915022544e-10,
-       4.107976112055489e-11, 7.465960358624124e-13, -6.928543161291781e-14)  # fmt: skip
+
+def _real(x: Tensor) -> torch.dtype:
+    return x.dtype if x.is_floating_point() else torch.get_default_dtype()
 
 
 def in_float64(function: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
     def call(self: Tensor) -> Tensor:
-        real = self.dtype if self.is_floating_point() else torch.get_default_dtype()
-        return function(self.to(torch.float64)).to(real)
+        return function(self.to(torch.float64)).to(_real(self))
 
     return call
 
@@ -96,28 +101,12 @@ def digamma(x: Tensor) -> Tensor:
     return torch.where(x == 0, at_zero, torch.where(x == math.inf, x, torch.where(x < 0.5, reflected, found)))
 
 
-def _ratio(terms: tuple[tuple[float, ...], tuple[float, ...]], x: Tensor) -> Tensor:
-    return _series(terms[0], x) / _series(terms[1], x)
-
-
-def erfinv(y: Tensor) -> Tensor:
-    """Through the quantiles of a normal distribution: in the middle, and in two parts of the tails."""
-    size = y.abs()
-    middle = y / 2 * _ratio(MIDDLE, 0.180625 - y * y / 4)
-    root = (-((1 - size) / 2).log()).sqrt()
-    tail = torch.where(root <= 5, _ratio(TAIL, root - 1.6), _ratio(FAR_TAIL, root - 5))
-    x = torch.where(size <= 0.85, middle.abs(), tail) * math.sqrt(0.5)
-    return torch.copysign(torch.where(size == 1, math.inf, torch.where(size > 1, math.nan, x)), y)
-
-
-def erfinv_of_single(y: Tensor) -> Tensor:
+def erfinv(self: Tensor) -> Tensor:
+    double = _real(self) == torch.float64
+    bound, (near, near_terms), (far, far_terms) = DOUBLE if double else SINGLE
+    y = self.to(torch.float64 if double else torch.float32)
     v = ((1 - y) * (1 + y)).log()
-    return y * torch.where(v > -5.5, _series(NEAR, v + 1), _series(FAR, v + 10.5))
-
-
-def _erfinv(self: Tensor) -> Tensor:
-    real = self.dtype if self.is_floating_point() else torch.get_default_dtype()
-    return erfinv(self.to(real)) if real == torch.float64 else erfinv_of_single(self.to(torch.float32)).to(real)
+    return (y * torch.where(v > bound, _series(near_terms, v + near), _series(far_terms, v + far))).to(_real(self))
 
 
 def erfcx(x: Tensor) -> Tensor:
@@ -132,5 +121,5 @@ SPECIAL = {
     **{f"aten.{name}.default": in_float64(lgamma) for name in ("lgamma", "special_gammaln")},
     **{f"aten.{name}.default": in_float64(digamma) for name in ("digamma", "special_digamma", "special_psi")},
     "aten.special_erfcx.default": in_float64(erfcx),
-    **{f"aten.{name}.default": _erfinv for name in ("erfinv", "special_erfinv")},
+    **{f"aten.{name}.default": erfinv for name in ("erfinv", "special_erfinv")},
 }
