@@ -19,6 +19,15 @@ COSINE = tuple((-1) ** n * math.pi ** (2 * n) / math.factorial(2 * n) for n in r
 DIGAMMA = (-1 / 12, 1 / 120, -1 / 252, 1 / 240, -1 / 132, 691 / 32760)
 LGAMMA = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360)
 
+# Of the logarithm of the gamma function by (z − 1)(z − 2), z from 0.5 to 2.5, in powers of z − 0.5: numerator and
+# denominator.
+LGAMMA_BETWEEN = (
+    (0.7631532572329333, 4.846999330921002, 12.206026370812488, 15.608127912160557, 10.808959908971698,
+     4.018533373130705, 0.7511789341041631, 0.06107244411316858, 0.001548582252050006, 2.598329695961595e-06),
+    (1.0, 7.115133552618746, 20.488517833321087, 30.78344334244324, 26.00527747273638,
+     12.452694510124342, 3.260083069506769, 0.4285688677479152, 0.023886680416648265, 0.00037967092297359965),
+)  # fmt: skip
+
 # Of erfinv(y) / y, in powers of v + shift of v = log(1 − y²): a bound of v, shift and terms above it, shift and terms
 # below, where at −∞ the sum is +∞. Those for floats are floats, each chosen for the roundings of those before it.
 SINGLE = (
@@ -75,15 +84,19 @@ def _shifted(z: Tensor) -> tuple[Tensor, Tensor]:
     return torch.where(near, z + SHIFT, z), near
 
 
-def lgamma(x: Tensor) -> Tensor:
+def lgamma(self: Tensor) -> Tensor:
+    x = self.to(torch.float64)
     z = torch.where(x < 0.5, 1 - x, x)
     w, near = _shifted(z)
     rising = _series(RISING, z * (z + 9))
     up = (w - 0.5) * w.log() - w + 0.5 * math.log(2 * math.pi) + _series(LGAMMA, 1 / (w * w)) / w
     found = up - torch.where(near, rising, 1.0).log()
+    if _real(self) == torch.float64:  # which has digits to lose beside the zeros 1 and 2
+        above, below = (_series(terms, z - 0.5) for terms in LGAMMA_BETWEEN)
+        found = torch.where(z <= 2.5, (z - 1) * (z - 2) * above / below, found)
     apart = x - x.round()
     reflected = math.log(math.pi) - (_series(SINE, apart * apart) * apart).abs().log() - found
-    return torch.where(x.isinf(), math.inf, torch.where(x < 0.5, reflected, found))
+    return torch.where(x.isinf(), math.inf, torch.where(x < 0.5, reflected, found)).to(_real(self))
 
 
 def digamma(x: Tensor) -> Tensor:
@@ -118,7 +131,7 @@ def erfcx(x: Tensor) -> Tensor:
 
 
 SPECIAL = {
-    **{f"aten.{name}.default": in_float64(lgamma) for name in ("lgamma", "special_gammaln")},
+    **{f"aten.{name}.default": lgamma for name in ("lgamma", "special_gammaln")},
     **{f"aten.{name}.default": in_float64(digamma) for name in ("digamma", "special_digamma", "special_psi")},
     "aten.special_erfcx.default": in_float64(erfcx),
     **{f"aten.{name}.default": erfinv for name in ("erfinv", "special_erfinv")},

@@ -35,6 +35,14 @@ def test_gamma(name):
     agree(function, torch.arange(-3, 30), 1e-6)
 
 
+def test_lgamma_beside_its_zeros():
+    small = torch.logspace(-15, -1, 200, dtype=torch.float64)
+    between = torch.linspace(0.5, 2.6, 400, dtype=torch.float64)
+    x = torch.cat([1 - small, 1 + small, 2 - small, 2 + small, between])
+    distance = torch.lgamma(x).abs()
+    agree(lambda v: torch.lgamma(v) / distance.clamp(min=1e-300), x, 1e-14)
+
+
 def test_the_inverse_error_function():
     tails = 1 - torch.logspace(-15, -1, 50, dtype=torch.float64)
     y = torch.cat(
