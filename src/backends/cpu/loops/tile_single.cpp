@@ -62,6 +62,51 @@ struct SingleAtan {
   }
 };
 
+// What the arcs of sine and cosine have in common: of a = |x| up to a half the arc sine is a + rest, of greater ones it
+// is π/2 − 2(a + rest) of a = sqrt((1 − |x|) / 2), whose rest by the root's rounding is in `rest`.
+struct Arc {
+  hn::Mask<Single> steep;
+  S a, rest;
+};
+HWY_INLINE Arc arc_of(S x) {
+  const Single d;
+  const S size = hn::Abs(x), half = hn::Set(d, 0.5f);
+  const auto steep = hn::Gt(size, half);
+  const S z = hn::IfThenElse(steep, hn::NegMulAdd(size, half, half), hn::Mul(size, size));
+  const S root = hn::Sqrt(z), a = hn::IfThenElse(steep, root, size);
+  const S twice = hn::Max(hn::Add(root, root), hn::Set(d, std::numeric_limits<float>::min()));  // of 0 the rest is 0
+  const S left = hn::IfThenElseZero(steep, hn::Mul(hn::NegMulAdd(root, root, z), near_inverse(d, twice)));
+  const S series =
+      polynomial_of(z, hn::Set(d, 0.0422185659f), 0.0241476018f, 0.0454770997f, 0.0749524161f, 0.166667536f);
+  return {steep, a, hn::MulAdd(hn::Mul(a, z), series, left)};
+}
+// from + times · (a + rest), of which the first product is exact and not greater than `from`, unless that is 0; π is a
+// little less than the float beside it, and so are its parts.
+HWY_INLINE S away_from(S from, S times, const Arc& arc) {
+  const Single d;
+  const S all = hn::MulAdd(times, arc.a, from), left = hn::MulAdd(times, arc.a, hn::Sub(from, all));
+  return hn::Add(all, hn::MulAdd(times, arc.rest, hn::MulAdd(from, hn::Set(d, -2.78275e-8f), left)));
+}
+struct SingleAsin {
+  static constexpr bool everywhere = true;
+  static HWY_INLINE S of(S x) {
+    const Single d;
+    const Arc arc = arc_of(x);
+    const S from = hn::IfThenElseZero(arc.steep, hn::Set(d, 1.57079637f));
+    return hn::CopySign(away_from(from, hn::IfThenElse(arc.steep, hn::Set(d, -2), hn::Set(d, 1)), arc), x);
+  }
+};
+struct SingleAcos {
+  static constexpr bool everywhere = true;
+  static HWY_INLINE S of(S x) {
+    const Single d;
+    const Arc arc = arc_of(x);
+    const S behind = hn::IfThenElseZero(hn::Lt(x, hn::Zero(d)), hn::Set(d, 3.14159274f));
+    const S times = hn::IfThenElse(arc.steep, hn::CopySign(hn::Set(d, 2), x), hn::CopySign(hn::Set(d, 1), hn::Neg(x)));
+    return away_from(hn::IfThenElse(arc.steep, behind, hn::Set(d, 1.57079637f)), times, arc);
+  }
+};
+
 struct SingleTan {
   static constexpr ExprOp op = ExprOp::tan;
   static HWY_INLINE hn::Mask<Single> far(S x) { return hn::Gt(hn::Abs(x), hn::Set(Single(), 8192)); }
@@ -84,12 +129,11 @@ struct SingleTan {
     const S square = hn::Mul(u, u), c = hn::Sub(one, square);
     const S square_rest = hn::MulAdd(twice.value, u_rest, hn::MulSub(u, u, square));
     const S c_rest = hn::Sub(hn::Sub(hn::Sub(one, c), square), square_rest);
-    const auto odd =
-        hn::MaskFromVec(hn::BitCast(d, hn::BroadcastSignBit(hn::ShiftLeft<31>(hn::BitCast(bits, anchored)))));
-    const Rounded above = {hn::IfThenElse(odd, hn::Neg(c), twice.value),
-                           hn::IfThenElse(odd, hn::Neg(c_rest), twice.rest)};
+    const S turn = hn::BitCast(d, hn::ShiftLeft<31>(hn::BitCast(bits, anchored)));  // the sign where n is odd
+    const auto odd = hn::MaskFromVec(hn::BitCast(d, hn::BroadcastSignBit(hn::BitCast(bits, turn))));
+    const Rounded above = {hn::IfThenElse(odd, c, twice.value), hn::IfThenElse(odd, c_rest, twice.rest)};
     const Rounded below = {hn::IfThenElse(odd, twice.value, c), hn::IfThenElse(odd, twice.rest, c_rest)};
-    return hn::IfThenElse(hn::Lt(hn::Abs(x), hn::Set(d, 0x1p-60f)), x, quotient(above, below).value);
+    return hn::IfThenElse(hn::Lt(hn::Abs(x), hn::Set(d, 0x1p-60f)), x, hn::Xor(quotient(above, below).value, turn));
   }
 };
 
@@ -180,6 +224,10 @@ TileFn find_single(ExprOp op, unsigned scalars) {
   switch (op) {
     case ExprOp::tan:
       return singles<SingleTan>;
+    case ExprOp::asin:
+      return singles<SingleAsin>;
+    case ExprOp::acos:
+      return singles<SingleAcos>;
     case ExprOp::atan:
       return singles<SingleAtan>;
     case ExprOp::erfc:

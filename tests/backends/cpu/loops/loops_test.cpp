@@ -108,40 +108,45 @@ TEST(Loops, RareFunctionsLaneByLane) {
 }
 
 // Floats of every size, and those around where one way to compute ends and the next begins.
-TEST(Loops, TangentsToTheLastPlace) {
+TEST(Loops, AnglesToTheLastPlace) {
   std::mt19937 random(7);
   std::vector<float> x(40000);
   for (size_t i = 0; i < x.size(); ++i) {
     const uint32_t bits = random();
     std::memcpy(&x[i], &bits, 4);
-    const double edges[] = {std::sqrt(2.0) - 1, std::sqrt(2.0) + 1, 1e10, 8192, 30000, 1e-30, 0};
-    const auto edge = static_cast<float>(edges[i % 7]);
+    const double edges[] = {std::sqrt(2.0) - 1, std::sqrt(2.0) + 1, 1e10, 8192, 30000, 1e-30, 0, 0.5, -0.5, 1, -1};
+    const auto edge = static_cast<float>(edges[i % 11]);
     if (i % 4 == 0) x[i] = std::uniform_real_distribution<float>(-40, 40)(random);
     if (i % 4 == 1)  // an edge's neighbours, and those of a multiple of a quarter turn
       x[i] = std::nextafterf(i % 3 == 0 ? edge : static_cast<float>((random() % 8000) * 0.78539816339744831),
                              random() % 2 == 0 ? -1e30f : 1e30f);
     if (i % 4 == 2) x[i] = std::uniform_real_distribution<float>(-9000, 9000)(random);
+    if (i % 8 == 3) x[i] = std::uniform_real_distribution<float>(-1, 1)(random);
   }
   const auto n = static_cast<int64_t>(x.size());
-  for (const ExprOp op : {ExprOp::tan, ExprOp::atan}) {
+  struct Function {
+    ExprOp op;
+    double (*exact)(double);
+  };
+  for (const Function& f : {Function{ExprOp::tan, std::tan}, Function{ExprOp::atan, std::atan},
+                            Function{ExprOp::asin, std::asin}, Function{ExprOp::acos, std::acos}}) {
     KernelBuilder b({n});
-    b.store(b.output({DType::f32, {n}}), b.unary(op, b.load_broadcast(b.input({DType::f32, {n}}))));
+    b.store(b.output({DType::f32, {n}}), b.unary(f.op, b.load_broadcast(b.input({DType::f32, {n}}))));
     const Kernel kernel = b.finish("tangents");
     on_every_instruction_set([&] {
       std::vector<float> out(x.size());
       void* args[] = {x.data(), out.data()};
       Loops(kernel, 1).run(args);
       for (size_t i = 0; i < x.size(); ++i) {
-        const double want =
-            op == ExprOp::tan ? std::tan(static_cast<double>(x[i])) : std::atan(static_cast<double>(x[i]));
+        const double want = f.exact(x[i]);
         if (std::isnan(want)) {
           EXPECT_TRUE(std::isnan(out[i])) << x[i];
           continue;
         }
         const float size = std::fabs(static_cast<float>(want));
         const double place = static_cast<double>(std::nextafterf(size, 1e38f)) - size;
-        EXPECT_LE(std::fabs(out[i] - want), 0.8 * place) << expr_op_name(op) << " of " << x[i];
-        EXPECT_EQ(std::signbit(out[i]), std::signbit(want)) << expr_op_name(op) << " of " << x[i];
+        EXPECT_LE(std::fabs(out[i] - want), 0.8 * place) << expr_op_name(f.op) << " of " << x[i];
+        EXPECT_EQ(std::signbit(out[i]), std::signbit(want)) << expr_op_name(f.op) << " of " << x[i];
       }
     });
   }
