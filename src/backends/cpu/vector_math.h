@@ -98,12 +98,17 @@ HWY_INLINE V scale(D d, V p, V n) {
   return hn::IfThenElse(low, hn::BitCast(d, bits), scale_normal(d, p, hn::IfThenZeroElse(low, n)));
 }
 
-// e^r for |r| <= ln 2 / 2.
+// e^r − 1 for |r| <= ln 2 / 2.
 template <class D, class V>
-HWY_INLINE V exp_polynomial(D d, V r) {
+HWY_INLINE V expm1_polynomial(D d, V r) {
   const V p = polynomial(d, r, hn::Set(d, 1.9875691500e-4f), 1.3981999507e-3f, 8.3334519073e-3f, 4.1665795894e-2f,
                          1.6666665459e-1f, 5.0000001201e-1f);
-  return hn::Add(hn::MulAdd(p, hn::Mul(r, r), r), hn::Set(d, 1.0f));
+  return hn::MulAdd(p, hn::Mul(r, r), r);
+}
+// e^r, for the same.
+template <class D, class V>
+HWY_INLINE V exp_polynomial(D d, V r) {
+  return hn::Add(expm1_polynomial(d, r), hn::Set(d, 1.0f));
 }
 
 // Where both are ordered, the lesser and the greater; x where x is NaN (minps gives its second operand then).
@@ -112,28 +117,42 @@ HWY_INLINE V clamp_keeping_nan(D d, V x, float low, float high) {
   return hn::Min(hn::Set(d, high), hn::Max(hn::Set(d, low), x));
 }
 
+// x − n · ln 2 of such n that the rest is ln 2 / 2 at most.
+template <class D, class V>
+HWY_INLINE V rest_by_ln2(D d, V x, V n) {
+  const V r = hn::NegMulAdd(n, hn::Set(d, 0.693359375f), x);
+  return hn::MulAdd(n, hn::Set(d, 2.12194440e-4f), r);
+}
+
 // e^x for x in [-104, 89] or NaN.
 template <class D, class V>
 HWY_INLINE V exp_in_range(D d, V x) {
   const V n = hn::Round(hn::Mul(x, hn::Set(d, 1.44269504f)));
-  V r = hn::NegMulAdd(n, hn::Set(d, 0.693359375f), x);
-  r = hn::MulAdd(n, hn::Set(d, 2.12194440e-4f), r);
-  return scale(d, exp_polynomial(d, r), n);
+  return scale(d, exp_polynomial(d, rest_by_ln2(d, x, n)), n);
 }
 
-// e^x for x in [-86, 88], or NaN: 2^n is a normal number.
+// e^x = power · (1 + part), of a power of two that is a normal number, for x in [-86, 88]; of NaN the part is NaN.
+template <class V>
+struct SplitPower {
+  V power, part;
+};
+template <class D, class V>
+HWY_INLINE SplitPower<V> split_power(D d, V x) {
+  const IntOf<D> di;
+  const V anchor = hn::Set(d, 0x1.8p23f);  // of a number beside it the low bits are the whole part
+  const V anchored = hn::MulAdd(x, hn::Set(d, 1.44269504f), anchor), n = hn::Sub(anchored, anchor);
+  const auto power = hn::ShiftLeft<23>(hn::Add(hn::BitCast(di, anchored), hn::Set(di, 127)));
+  return {hn::BitCast(d, power), expm1_polynomial(d, rest_by_ln2(d, x, n))};
+}
+
+// e^x for the same.
 template <class D, class V>
 HWY_INLINE V exp_of_normal(D d, V x) {
 #if HWY_TARGET == HWY_AVX3
   return exp_in_range(d, x);
 #else
-  const IntOf<D> di;
-  const V anchor = hn::Set(d, 0x1.8p23f);  // of a number beside it the low bits are the whole part
-  const V anchored = hn::MulAdd(x, hn::Set(d, 1.44269504f), anchor), n = hn::Sub(anchored, anchor);
-  V r = hn::NegMulAdd(n, hn::Set(d, 0.693359375f), x);
-  r = hn::MulAdd(n, hn::Set(d, 2.12194440e-4f), r);
-  const auto power = hn::ShiftLeft<23>(hn::Add(hn::BitCast(di, anchored), hn::Set(di, 127)));
-  return hn::Mul(exp_polynomial(d, r), hn::BitCast(d, power));
+  const SplitPower<V> e = split_power(d, x);
+  return hn::Mul(hn::Add(e.part, hn::Set(d, 1.0f)), e.power);
 #endif
 }
 
@@ -229,17 +248,19 @@ HWY_INLINE V vector_expm1(D d, V x) {
   return hn::IfThenElse(hn::Lt(hn::Abs(x), hn::Set(d, 0.5f)), small, large);
 }
 
+// m / (m + 2) of m = e^(2|x|) − 1, which has all its digits for small x, too; from 10 on it is 1.
 template <class D, class V>
 HWY_INLINE V vector_tanh(D d, V x) {
-  const V a = hn::Abs(x), one = hn::Set(d, 1.0f);
-  const V z = hn::Mul(x, x);
-  const V p = polynomial(d, z, hn::Set(d, -5.70498872745e-3f), 2.06390887954e-2f, -5.37397155531e-2f, 1.33314422036e-1f,
-                         -3.33332819422e-1f);
-  const V small = hn::MulAdd(hn::Mul(p, z), x, x);  // of −0 it is 0
-  const V far = hn::Min(hn::Set(d, 20.0f), a);
-  const V e = exp_of_normal(d, hn::Add(far, far));
-  const V large = hn::Sub(one, hn::Div(hn::Set(d, 2.0f), hn::Add(e, one)));
-  return hn::CopySign(hn::IfThenElse(hn::Lt(a, hn::Set(d, 0.625f)), small, large), x);
+  const V a = hn::Min(hn::Set(d, 10.0f), hn::Abs(x)), two = hn::Set(d, 2.0f);
+  const SplitPower<V> e = split_power(d, hn::Add(a, a));
+  const V m = hn::MulAdd(e.power, e.part, hn::Sub(e.power, hn::Set(d, 1.0f)));
+#if HWY_NATIVE_FMA
+  const V inverse = near_inverse(d, hn::Add(m, two)), near = hn::Mul(m, inverse);
+  const V left = hn::NegMulAdd(near, m, hn::NegMulAdd(near, two, m));  // the divisor's rounding is not in it
+  return hn::CopySign(hn::MulAdd(left, inverse, near), x);
+#else
+  return hn::CopySign(hn::Div(m, hn::Add(m, two)), x);
+#endif
 }
 
 // N. Juffa's two polynomials: odd in x below 0.9277, 1 − e^q(|x|) above.

@@ -178,6 +178,31 @@ TEST(Loops, PowersBelowNormalFloats) {
   }
 }
 
+// Within 2.5 units of the last place, with the argument's sign, and never above 1.
+TEST(Loops, HyperbolicTangents) {
+  std::mt19937 random(11);
+  std::vector<float> x{0.0f, -0.0f, 1e-45f, -1e-45f, 1e-40f, -3e-39f, HUGE_VALF, -HUGE_VALF, 9.01f, 10.0f, 3e38f};
+  while (x.size() < 10000) x.push_back(std::uniform_real_distribution<float>(-11, 11)(random));
+  while (x.size() < 20000) x.push_back(std::exp(std::uniform_real_distribution<float>(-90, 3)(random)));
+  const auto n = static_cast<int64_t>(x.size());
+  KernelBuilder b({n});
+  b.store(b.output({DType::f32, {n}}), tanh(b.load_broadcast(b.input({DType::f32, {n}}))));
+  const Kernel kernel = b.finish("tanh");
+  on_every_instruction_set([&] {
+    std::vector<float> out(x.size());
+    void* args[] = {x.data(), out.data()};
+    Loops(kernel, 1).run(args);
+    for (size_t i = 0; i < x.size(); ++i) {
+      const double want = std::tanh(static_cast<double>(x[i]));
+      const float size = std::fabs(static_cast<float>(want));
+      const double place = static_cast<double>(std::nextafterf(size, 2)) - size;
+      EXPECT_LE(std::fabs(out[i] - want), 2.5 * place) << x[i];
+      EXPECT_LE(std::fabs(out[i]), 1) << x[i];
+      EXPECT_EQ(std::signbit(out[i]), std::signbit(x[i])) << x[i];
+    }
+  });
+}
+
 TEST(Loops, SharesOfTheNormalDistribution) {
   constexpr float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
   std::vector<float> x{0.0f, -0.0f, inf, -inf, nan, 1e-40f, -1e30f, 1e30f, 5.6568f, -5.6569f, 4, -4, 10.05f, 10.07f};
