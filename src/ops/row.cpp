@@ -143,12 +143,13 @@ Ex RowKernel::row_index() {
 
 Ex vector_norm(KernelBuilder& k, Ex x, double p) {
   constexpr double infinity = std::numeric_limits<double>::infinity();
-  const Ex size = abs(is_real(x) ? x : k.cast(x, Scalar::f32));
+  const Ex real = is_real(x) ? x : k.cast(x, Scalar::f32);
+  if (p == 2) return sqrt(k.reduce(Reduction::sum, real * real));  // a square is the same of either sign
+  const Ex size = abs(real);
   if (p == infinity) return k.reduce(Reduction::max, size);
   if (p == -infinity) return k.reduce(Reduction::min, size);
   if (p == 0) return k.reduce(Reduction::sum, k.cast(size != 0, size.type()));
   if (p == 1) return k.reduce(Reduction::sum, size);
-  if (p == 2) return sqrt(k.reduce(Reduction::sum, size * size));
   return pow(k.reduce(Reduction::sum, pow(size, p)), 1 / p);
 }
 
