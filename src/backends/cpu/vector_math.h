@@ -171,6 +171,13 @@ HWY_INLINE V vector_exp2(D d, V x) {
 // x = m · 2^e with m in [sqrt(1/2), sqrt(2)), for positive finite x; gives m − 1.
 template <class D, class V>
 HWY_INLINE V split_exponent(D d, V x, V& exponent) {
+#if HWY_TARGET == HWY_AVX3
+  const V one = hn::Set(d, 1.0f), e{_mm512_getexp_ps(x.raw)};
+  const V m{_mm512_getmant_ps(x.raw, _MM_MANT_NORM_1_2, _MM_MANT_SIGN_src)};
+  const auto upper = hn::Ge(m, hn::Set(d, 1.41421354f));
+  exponent = V{_mm512_mask_add_ps(e.raw, upper.raw, e.raw, one.raw)};
+  return hn::Sub(V{_mm512_mask_mul_ps(m.raw, upper.raw, m.raw, hn::Set(d, 0.5f).raw)}, one);
+#else
   const IntOf<D> di;
   const auto small = hn::Lt(x, hn::Set(d, 1.17549435e-38f));
   const V scaled = hn::IfThenElse(small, hn::Mul(x, hn::Set(d, 33554432.0f)), x);
@@ -178,6 +185,7 @@ HWY_INLINE V split_exponent(D d, V x, V& exponent) {
   const auto e = hn::ShiftRight<23>(hn::Sub(bits, hn::Set(di, 0x3f3504f3)));
   exponent = hn::Sub(hn::ConvertTo(d, e), hn::IfThenElseZero(small, hn::Set(d, 25.0f)));
   return hn::Sub(hn::BitCast(d, hn::Sub(bits, hn::ShiftLeft<23>(e))), hn::Set(d, 1.0f));
+#endif
 }
 
 // log(1 + f) − f for f of split_exponent().
@@ -192,10 +200,17 @@ HWY_INLINE V log_tail(D d, V f) {
 // NaN and +inf stay, 0 gives −inf, negatives NaN.
 template <class D, class V>
 HWY_INLINE V log_special(D d, V x, V y) {
+#if HWY_TARGET == HWY_AVX3
+  const hn::RebindToUnsigned<D> du;
+  // A digit for each kind of x, from the right NaN of two kinds, 0, 1, −inf, +inf, negative and positive numbers: 0 is
+  // y, 2 x, 3 NaN, 4 −inf, 5 +inf.
+  return V{_mm512_fixupimm_ps(y.raw, x.raw, hn::Set(du, 0x03530422u).raw, 0)};
+#else
   const V inf = hn::Set(d, std::numeric_limits<float>::infinity());
   y = hn::IfThenElse(hn::Lt(x, inf), y, x);
   y = hn::IfThenElse(hn::Eq(x, hn::Zero(d)), hn::Neg(inf), y);
   return hn::IfThenElse(hn::Lt(x, hn::Zero(d)), hn::Set(d, std::numeric_limits<float>::quiet_NaN()), y);
+#endif
 }
 
 template <class D, class V>
