@@ -72,8 +72,8 @@ class NewFolder {
   std::vector<std::string> made_;  // outermost first
 };
 
-// Removes what write_file() has begun and not finished, of all threads. May be called by a signal handler, of a process
-// that then ends.
-void remove_temporaries();
+// For the handler of a signal that ends the process: removes what writers have begun and not finished, of all threads.
+// False: files that belong together are just getting their names; the signal is raised again when all have.
+bool end_writing(int signal);
 
 }  // namespace npusim

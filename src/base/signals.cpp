@@ -11,7 +11,7 @@ namespace {
 
 // Only what a handler may do.
 void end_process(int signal) {
-  remove_temporaries();
+  if (!end_writing(signal)) return;
   if (isatty(STDERR_FILENO)) {
     [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, "\n", 1);
   }

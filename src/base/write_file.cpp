@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -190,6 +191,18 @@ class Pending {
   bool pipe_ = false;
 };
 
+// Files get their names one after the other: a signal that ends the process waits until all have.
+std::atomic<int> placing_files{0}, asked_to_end{0};
+struct Placing {
+  Placing() { ++placing_files; }
+  Placing(const Placing&) = delete;
+  Placing& operator=(const Placing&) = delete;
+  ~Placing() {
+    if (--placing_files == 0)
+      if (const int signal = asked_to_end) std::raise(signal);
+  }
+};
+
 }  // namespace
 
 void write_files(std::span<const OutputFile> files, std::span<const std::string> stale) {
@@ -198,6 +211,7 @@ void write_files(std::span<const OutputFile> files, std::span<const std::string>
   for (const OutputFile& file : files) pending.emplace_back(file);
   for (const Pending& one : pending)
     if (one.is_stream()) one.stream();
+  const Placing placing;
   for (const std::string& path : stale) remove_file(path);
   for (Pending& one : pending)
     if (!one.is_stream()) one.put_in_place();
@@ -255,10 +269,13 @@ void NewFolder::remove_made() {
   for (auto at = made_.rbegin(); at != made_.rend(); ++at) ::rmdir(at->c_str());
 }
 
-void remove_temporaries() {
+bool end_writing(int signal) {
+  asked_to_end = signal;
+  if (placing_files > 0) return false;
   const pid_t self = ::getpid();
   for (const Slot& slot : slots)
     if (slot.owner == self) ::unlink(slot.name.data());
+  return true;
 }
 
 }  // namespace npusim

@@ -124,7 +124,9 @@ Command::Command() : app("npusim: compiles PyTorch models for a simulated NPU an
   }
 }
 
-int run(int argc, const char* const* argv) {
+namespace {
+
+int run_words(int argc, const char* const* argv) {
   std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
   const std::string no_verb = refuse_verb(words);
   if (!no_verb.empty()) return usage(no_verb);
@@ -140,14 +142,19 @@ int run(int argc, const char* const* argv) {
   } catch (const CLI::Success& success) {  // --help, --version
     std::ostringstream text;
     const int code = command.app.exit(success, text, text);
-    return run_action([&] { return print_raw(text.str()), code; });
+    print_raw(text.str());
+    return code;
   } catch (const CLI::ParseError& error) {
     return usage(error.what());
   }
-  return run_action([&] {
-    use_aten_plugin(command.aten);
-    return command.chosen();
-  });
+  use_aten_plugin(command.aten);
+  return command.chosen();
+}
+
+}  // namespace
+
+int run(int argc, const char* const* argv) {
+  return run_action([&] { return run_words(argc, argv); });
 }
 
 }  // namespace npusim::cli

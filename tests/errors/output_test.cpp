@@ -8,6 +8,7 @@
 #include <iterator>
 
 #include "cli/invoke.h"
+#include "npusim/cancel.h"
 
 namespace npusim {
 namespace {
@@ -139,7 +140,7 @@ TEST_F(Outputs, TemporariesCanBeRemoved) {
   ASSERT_EQ(::mkfifo(path("there/pipe").c_str(), 0600), 0);
   EXPECT_EQ(stopped_while_writing(path("there/file"),
                                   [](int) {
-                                    remove_temporaries();
+                                    end_writing(SIGXFSZ);
                                     ::_exit(7);
                                   }),
             7);
@@ -155,7 +156,7 @@ TEST_F(Outputs, TemporariesOfTheParentStay) {
     const int before = files_in(folder);
     const pid_t child = ::fork();
     if (child == 0) {
-      remove_temporaries();
+      end_writing(SIGXFSZ);
       ::_exit(0);
     }
     int status = 0;
@@ -163,6 +164,35 @@ TEST_F(Outputs, TemporariesOfTheParentStay) {
     ::_exit(10 * before + files_in(folder));
   });
   EXPECT_EQ(before_and_after, 11);
+}
+
+// What belongs together is all there or nothing of it, whenever a signal comes.
+TEST_F(Outputs, SignalsWaitUntilAllFilesHaveTheirNames) {
+  constexpr int count = 40;
+  for (int round = 0; round < 10; ++round) {
+    const std::string folder = path("round" + std::to_string(round));
+    std::filesystem::create_directory(folder);
+    const pid_t child = ::fork();
+    if (child == 0) {
+      end_on_signals();
+      const std::string text = "text";
+      std::vector<OutputFile> made;
+      for (int i = 0; i < count; ++i) made.push_back(output_file(folder + "/" + std::to_string(i), text));
+      try {
+        write_files(made);
+      } catch (...) {
+        ::_exit(1);
+      }
+      ::_exit(0);
+    }
+    int status = 0;
+    while (!std::filesystem::exists(folder + "/" + std::to_string(2 * round)) &&
+           ::waitpid(child, &status, WNOHANG) == 0) {
+    }
+    ::kill(child, SIGTERM);
+    ::waitpid(child, &status, 0);
+    EXPECT_EQ(files_in(folder), count) << "round " << round;
+  }
 }
 
 // Every call by which a command writes a file fails once: the code is 3, and the file is what it was.
