@@ -120,6 +120,10 @@ void check_method_name(const std::string& name) {
   if (name.empty()) fail(ErrorKind::usage, "expected the name of a method, found an empty one");
   if (!is_utf8(name) || name.find('\0') != std::string::npos)
     fail(ErrorKind::usage, "method '{}': expected a name in UTF-8 without a NUL byte", name);
+  constexpr size_t most_bytes = 1024;
+  if (name.size() > most_bytes)
+    fail(ErrorKind::usage, "expected the name of a method, found one of {} bytes (at most {})", name.size(),
+         most_bytes);
 }
 
 // Each method that takes one token gets three that feed themselves, each that takes more another with the logits of

@@ -10,6 +10,13 @@ namespace {
 
 using Json = nlohmann::json;
 
+// Of names: a program's steps show them again and again.
+constexpr size_t most_name_bytes = 1024;
+
+std::string too_long(std::string_view name) {
+  return fmt::format("one of {} bytes (at most {})", name.size(), most_name_bytes);
+}
+
 // Where a JSON value stands; spelled out only when a problem is reported. The default is the whole file.
 struct Path {
   const Path* parent = nullptr;
@@ -66,10 +73,12 @@ struct Reader {
     const bool is_text = value && value->is_string();
     const std::string_view found = is_text ? std::string_view(value->get_ref<const std::string&>()) : "";
     const bool ends_early = found.find('\0') != std::string_view::npos;  // for whoever takes strings as C does
-    if (!found.empty() && !ends_early) return found;
+    if (!found.empty() && !ends_early && found.size() <= most_name_bytes) return found;
     if (is_text)
       problems.bad(to_string(Path{&parent, key}), "expected a string, found {}",
-                   ends_early ? fmt::format("'{}', which has a NUL byte", found) : "an empty one");
+                   found.size() > most_name_bytes ? too_long(found)
+                   : ends_early                   ? fmt::format("'{}', which has a NUL byte", found)
+                                                  : "an empty one");
     else if (value)
       expected(Path{&parent, key}, "a string", *value);
     broken = true;
@@ -195,10 +204,13 @@ struct Reader {
     const Path path{nullptr, "weight_name_mapping"};
     if (!map->is_object()) return expected(path, "an object", *map);
     for (const auto& [placeholder, name] : map->items()) {
-      if (name.is_string() && !name.get_ref<const std::string&>().empty())
-        document.weight_names.emplace(placeholder, name.get_ref<const std::string&>());
-      else
+      const std::string* text = name.is_string() ? &name.get_ref<const std::string&>() : nullptr;
+      if (!text || text->empty())
         expected(Path{&path, placeholder}, "a name", name);
+      else if (text->size() > most_name_bytes)
+        problems.bad(to_string(path), "expected a name, found {}", too_long(*text));
+      else
+        document.weight_names.emplace(placeholder, *text);
     }
   }
 
@@ -209,6 +221,10 @@ struct Reader {
     if (!map->is_object()) return expected(path, "an object", *map);
     for (const auto& [name, value] : map->items()) {
       const Path at{&path, name};
+      if (name.size() > most_name_bytes) {
+        problems.bad(to_string(path), "expected a name, found {}", too_long(name));
+        continue;
+      }
       if (!value.is_object()) {
         expected(at, "an object with data and dtype", value);
         continue;
@@ -239,8 +255,12 @@ IrDocument read_document(std::string_view json, Problems& problems) {
     fail(ErrorKind::bad_input, "{}: expected a JSON object with nodes, found {}", problems.where,
          document.root.type_name());
   Reader reader{problems};
-  if (const Json* name = reader.member(document.root, {}, "model_name", false); name && name->is_string())
-    if (const auto& text = name->get_ref<const std::string&>(); !text.empty()) document.model_name = text;
+  if (const Json* name = reader.member(document.root, {}, "model_name", false); name && name->is_string()) {
+    if (const auto& text = name->get_ref<const std::string&>(); text.size() > most_name_bytes)
+      problems.bad("model_name", "expected a name, found {}", too_long(text));
+    else if (!text.empty())
+      document.model_name = text;
+  }
   document.inputs = reader.tensors(document.root, {}, "graph_inputs");
   document.outputs = reader.tensors(document.root, {}, "graph_outputs");
   document.weights = reader.tensors(document.root, {}, "weights");

@@ -172,6 +172,7 @@ std::vector<int32_t> origins_of(const Graph& graph, ValueId id) {
 void add_origins(Node& into, const std::vector<int32_t>& from) {
   std::vector<int32_t> joined;
   std::set_union(into.origins.begin(), into.origins.end(), from.begin(), from.end(), std::back_inserter(joined));
+  if (joined.size() > most_origins) joined.erase(joined.begin(), joined.end() - most_origins);
   into.origins = std::move(joined);
 }
 

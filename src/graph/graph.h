@@ -88,7 +88,8 @@ Node copy_node(const Graph& graph, ValueId from, ValueId to, std::string kernel,
 void set_origins(Graph& graph);
 // Of the node that computes a value; none for one that is given.
 std::vector<int32_t> origins_of(const Graph& graph, ValueId id);
-// `from`'s origins join `into`'s.
+// `from`'s origins join `into`'s. Of many the last stay: each end of a chain that all steps fold would have all of it.
+inline constexpr std::ptrdiff_t most_origins = 256;
 void add_origins(Node& into, const std::vector<int32_t>& from);
 // Where a value is: its producer's device, or the one it is put on.
 int32_t device_of(const Graph& graph, ValueId id);

@@ -213,10 +213,7 @@ struct Checker {
     if (k.row_dims < 0 || static_cast<size_t>(k.row_dims) > k.space.size())
       return add("row of {} dimensions", k.row_dims);
     if (k.space.size() > max_dims) return add("{} dimensions, at most {}", k.space.size(), max_dims);
-    int64_t points = 1;
-    for (int64_t n : k.space)
-      if (n < 0 || (n > 0 && __builtin_mul_overflow(points, n, &points)) || points > (int64_t{1} << 56))
-        return add("bad index space {}", to_string(k.space));
+    if (const std::string problem = uncountable(k); !problem.empty()) return add("{}", problem);
     if (k.contraction) contraction(*k.contraction);
     expressions();
     if (!problems.empty()) return;
@@ -355,6 +352,21 @@ struct Checker {
 };
 
 }  // namespace
+
+std::string uncountable(const Kernel& kernel) {
+  const auto beyond = [](Shape space, const std::vector<int64_t>& reduce) -> std::string {
+    space.insert(space.end(), reduce.begin(), reduce.end());
+    int64_t points = 1;
+    for (const int64_t n : space)
+      if (n < 0 || (n > 0 && __builtin_mul_overflow(points, n, &points)) || points > (int64_t{1} << 56))
+        return fmt::format("index space {} has no number of points up to 2^56", to_string(space));
+    return "";
+  };
+  if (!kernel.contraction) return beyond(kernel.space, {});
+  const Score* score = kernel.contraction->score.get();
+  std::string problem = beyond(kernel.space, kernel.contraction->reduce);
+  return problem.empty() && score ? beyond(score->space, score->reduce) : problem;
+}
 
 std::vector<std::string> check_kernel(const Kernel& kernel) {
   std::vector<std::string> problems;

@@ -248,6 +248,8 @@ uint64_t content_hash(const Kernel& kernel);
 // then every expression has a meaning, in the interpreter and on a device.
 // Program files are checked with it before anything runs.
 std::vector<std::string> check_kernel(const Kernel& kernel);
+// Why the points of the kernel's index space, with what it sums over, are not counted; empty: they are.
+std::string uncountable(const Kernel& kernel);
 
 // Whether the operation is one of operands of this type. Programs hold no other.
 bool has_meaning(ExprOp op, Scalar operand);

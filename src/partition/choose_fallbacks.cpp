@@ -90,6 +90,9 @@ void follow_plan(std::vector<MethodGraph>& methods, const nlohmann::json& plan, 
              did_you_mean(node, names_of(graph.origins)));
       if (!reason.is_string() || reason.get_ref<const std::string&>().empty())
         fail(ErrorKind::bad_input, "{}: {}.cpu.{}: expected the reason, found {}", where, at, node, json_found(reason));
+      if (const size_t bytes = reason.get_ref<const std::string&>().size(); bytes > most_text_bytes)
+        fail(ErrorKind::bad_input, "{}: {}.cpu.{}: expected the reason, found one of {} bytes (at most {})", where, at,
+             node, bytes, most_text_bytes);
       origin->second->reason = reason.get<std::string>();
     }
   }

@@ -66,6 +66,9 @@ void lower(Graph& graph, PassContext& context) {
     try {
       if (!node.op->record.lower) fail(ErrorKind::unsupported, "no kernel for {}", node.op->name());
       node.op->record.lower(call, lowering);
+      for (const Lowering::Call& step : lowering.calls)
+        if (const std::string problem = uncountable(step.kernel); !problem.empty())
+          fail(ErrorKind::unsupported, "{}", problem);
     } catch (const Error& error) {
       context.violations.push_back({fmt::format("{} ({})", node.name, node.op->name()), error.kind(), error.what()});
       continue;

@@ -151,17 +151,6 @@ class ProgramChecker {
   void kernel(size_t i) {
     const Kernel& k = program_.kernels[i];
     for (const std::string& problem : check_kernel(k)) add("kernel {} '{}': {}", i, k.name, problem);
-    if (!k.contraction) return;
-    try {  // the work of a contraction must be countable
-      const auto count = [](Shape all, const std::vector<int64_t>& reduce) {
-        all.insert(all.end(), reduce.begin(), reduce.end());
-        element_count(all);
-      };
-      count(k.space, k.contraction->reduce);
-      if (const Score* score = k.contraction->score.get()) count(score->space, score->reduce);
-    } catch (const Error& error) {
-      add("kernel {} '{}': {}", i, k.name, error.what());
-    }
   }
 
   const Buffer& at(int32_t buffer) const { return program_.buffers[static_cast<size_t>(buffer)]; }

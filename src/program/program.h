@@ -183,6 +183,10 @@ std::vector<std::string> check_roles(const Method& method);
 
 // What messages call a step: the last IR node it came from, or its kernel.
 std::string step_name(const Program& program, const Step& step);
+
+// Of any text in a program. Steps share names, and whoever shows steps shows them again: long ones would make more of a
+// file than is in it.
+inline constexpr size_t most_text_bytes = 4096;
 // Whether a step writes its n-th buffer.
 bool is_written(const Program& program, const Step& step, size_t n);
 

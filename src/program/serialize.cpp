@@ -123,7 +123,11 @@ class Reader {
 
   void get(bool& value) { value = in_.boolean(); }
   void get(double& value) { value = in_.number(); }
-  void get(std::string& value) { value = in_.text(); }
+  void get(std::string& value) {
+    value = in_.text();
+    if (value.size() > most_text_bytes)
+      in_.mismatch(fmt::format("text of at most {} bytes", most_text_bytes), fmt::format("{} bytes", value.size()));
+  }
   void get(std::vector<std::byte>& value) {
     const auto bytes = in_.bytes();
     value.assign(bytes.begin(), bytes.end());

@@ -190,6 +190,63 @@ TEST(Readers, UnrolledSequences) {
   EXPECT_LT(seconds, most_seconds);
 }
 
+// x flipped n times, each of which is a result: a kernel each, of all flips up to there.
+std::string flips_of(size_t n) {
+  std::string last = tensor("x", "[4,8]"), nodes, results;
+  for (size_t i = 0; i < n; ++i) {
+    const std::string a = fmt::format("a{}", i);
+    nodes += (i ? "," : "") + node(a, "flip.default", last, tensor(a, "[4,8]"), R"("dims":[0])");
+    last = tensor(a, "[4,8]", a);
+    results += (i ? "," : "") + last;
+  }
+  return ir(tensor("x", "[4,8]"), nodes, results);
+}
+
+TEST(Readers, StepsOfManyNodes) {
+  const auto bytes = [](size_t n) { return serialize(*compile({{"main", "ir", flips_of(n)}}).program).size(); };
+  const size_t one = bytes(700), twice = bytes(1400);
+  EXPECT_LT(twice, 2.5 * static_cast<double>(one)) << one;
+}
+
+TEST(Readers, SpacesThatAreNotCounted) {
+  const std::string x = tensor("x", "[1048576,1048576]"), y = tensor("y", "[1048576,1048576]");
+  const std::string both = x + "," + y;
+  const auto kind = [&](const std::string& op, const std::string& attrs) {
+    try {
+      compile({{"main", "ir",
+                ir(both, node("r", op, both, tensor("r", "[1048576,1048576]"), attrs),
+                   tensor("r", "[1048576,1048576]", "r"))}});
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find("node r"), std::string::npos) << error.what();
+      return error.kind();
+    }
+    return ErrorKind::internal;
+  };
+  EXPECT_EQ(kind("mm.default", ""), ErrorKind::unsupported);
+  EXPECT_EQ(kind("_cdist_forward.default", R"("p":2.0,"compute_mode":null)"), ErrorKind::unsupported);
+}
+
+// A name that many steps show would be more than the file.
+TEST(Readers, LongNames) {
+  const std::string name(1025, 'n'), x = tensor("x", "[2]");
+  const auto refused = [](const std::string& text) {
+    try {
+      compile({{"main", "ir", text}});
+    } catch (const Error& error) {
+      return std::string(error.what()).find("1025 bytes (at most 1024)") != std::string::npos;
+    }
+    return false;
+  };
+  EXPECT_TRUE(refused(ir(x, node(name, "sin.default", x, tensor("y", "[2]")), tensor("y", "[2]", name))));
+  EXPECT_TRUE(refused(ir(tensor(name, "[2]"), node("y", "sin.default", tensor(name, "[2]"), tensor("y", "[2]")),
+                         tensor("y", "[2]", "y"))));
+  Program p = sample_program();
+  p.origins[0].node = std::string(4097, 'n');
+  EXPECT_THROW(deserialize(serialize(p), "p"), Error);
+  EXPECT_THROW(compile({{name, "ir", ir(x, node("y", "sin.default", x, tensor("y", "[2]")), tensor("y", "[2]", "y"))}}),
+               Error);
+}
+
 TEST(Readers, Ir) {
   const auto import = [](std::string (*make)(size_t)) {
     return [make](size_t n) { return [text = make(n)] { import_ir(text, "ir"); }; };
