@@ -67,6 +67,19 @@ def test_orders_of_every_dtype(dtype):
             compare(orders, x)
 
 
+@pytest.mark.parametrize("n", [16383, 16384, 30011, 65535, 65536])
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.float64, torch.float32], ids=str)
+def test_orders_of_long_rows(dtype, n):
+    """Keys whose highest bits are all different, or those of some dozens, near each other behind them, in any order."""
+    g = torch.Generator().manual_seed(n)
+    wide = torch.randint(-(2**31), 2**31, (n,), generator=g)
+    group = torch.randint(0, 1200, (n,), generator=g) - 600
+    near = torch.randint(0, 200, (n,), generator=g)
+    shift = 52 if dtype == torch.int64 else 20
+    for x in (wide << 32 if dtype == torch.int64 else wide, (group << shift) + near, (group << shift) - torch.arange(n) % 997, near):
+        compare(lambda x: torch.sort(x, stable=True, descending=bool(n % 2)), x.to(dtype))
+
+
 def values_of_topk(x, k, dim, largest):
     return torch.topk(x, k, dim, largest)[0]
 

@@ -37,7 +37,8 @@ struct LongEntry {
 
 inline constexpr int digit_bits = 11;
 inline constexpr int64_t digits = int64_t{1} << digit_bits;
-inline constexpr int64_t radix_from = 64;  // elements: fewer are compared
+inline constexpr int64_t radix_from = 64;          // elements: fewer are compared
+inline constexpr int64_t two_digits_from = 16384;  // elements that are worth counts of two digits
 // Of few elements the digits are short: there are counts to clear and to add up for each.
 inline int bits_of_digits(int64_t n) { return n < 4096 ? 8 : digit_bits; }
 
@@ -50,6 +51,49 @@ void for_parts(int parts, F&& f) {
   });
 }
 
+// Counts become places: of each digit the number of entries with a lower one.
+inline void places_of(uint16_t* counts, int64_t size) {
+  unsigned before = 0;
+  for (int64_t d = 0; d < size; ++d) {
+    const unsigned count = counts[d];
+    counts[d] = static_cast<uint16_t>(before);
+    before += count;
+  }
+}
+
+// Puts in order what nearly is, by comparing. False: some of it is far from its place; what was done is a permutation.
+template <typename Entry>
+bool sort_nearly_sorted(Entry* entries, int64_t n) {
+  int64_t moves = 0;
+  const int64_t most = 8 * n;
+  for (int64_t i = 1; i < n; ++i) {
+    if (!(entries[i] < entries[i - 1])) continue;
+    const Entry e = entries[i];
+    int64_t at = i;
+    for (; at > 0 && e < entries[at - 1]; --at) entries[at] = entries[at - 1];
+    entries[at] = e;
+    if ((moves += i - at) > most) return false;
+  }
+  return true;
+}
+
+// By the two highest digits, which few entries share where keys are random, and the rest by comparing. False: many
+// share the highest one, and nothing is done. Of fewer than 2^16 entries, whose keys have more bits than the two.
+template <typename Entry>
+bool sort_by_two_digits(Entry* entries, Entry* spare, uint16_t* counts, int64_t n, int key_bits) {
+  const auto digit = [](const Entry& e, int shift) { return static_cast<int64_t>(e.key() >> shift) & (digits - 1); };
+  const int high = key_bits - digit_bits, low = high - digit_bits;
+  uint16_t *of_low = counts, *of_high = counts + digits;
+  std::fill(counts, counts + 2 * digits, uint16_t{0});
+  for (int64_t i = 0; i < n; ++i) ++of_low[digit(entries[i], low)], ++of_high[digit(entries[i], high)];
+  if (*std::max_element(of_high, of_high + digits) > 24 + 4 * n / digits) return false;
+  places_of(of_low, digits), places_of(of_high, digits);
+  for (int64_t i = 0; i < n; ++i) spare[of_low[digit(entries[i], low)]++] = entries[i];
+  for (int64_t i = 0; i < n; ++i) entries[of_high[digit(spare[i], high)]++] = spare[i];
+  if (!sort_nearly_sorted(entries, n)) std::sort(entries, entries + n);
+  return true;
+}
+
 // By the highest digit, of so many bits that few entries share one where keys are random, and within it by comparing.
 // False: more do, and nothing is done. Else the entries are in `spare`. Of fewer than 2^16 entries.
 template <typename Entry>
@@ -60,12 +104,7 @@ bool sort_by_first_digit(const Entry* entries, Entry* spare, uint16_t* counts, i
   std::fill(counts, counts + size, uint16_t{0});
   for (int64_t i = 0; i < n; ++i) ++counts[digit(entries[i])];
   if (*std::max_element(counts, counts + size) > few) return false;
-  unsigned before = 0;
-  for (int64_t d = 0; d < size; ++d) {
-    const unsigned count = counts[d];
-    counts[d] = static_cast<uint16_t>(before);
-    before += count;
-  }
+  places_of(counts, size);
   for (int64_t i = 0; i < n; ++i) spare[counts[digit(entries[i])]++] = entries[i];
   for (int64_t i = 1; i < n; ++i) {  // none goes further than its digit's first
     if (!(spare[i] < spare[i - 1])) continue;
@@ -85,9 +124,13 @@ Entry* sort_entries(Entry* entries, Entry* spare, int64_t* counts, int64_t n, in
     std::sort(entries, entries + n);
     return entries;
   }
+  auto* short_counts = reinterpret_cast<uint16_t*>(counts);
+  if (parts == 1 && n >= two_digits_from && n < 1 << 16 && key_bits > 2 * digit_bits &&
+      sort_by_two_digits(entries, spare, short_counts, n, key_bits))
+    return entries;
   const int first = std::min<int>(std::bit_width(static_cast<uint64_t>(n)) + 1, digit_bits + 2);  // counts of 16 bits
-  if (parts == 1 && n < 1 << 16 && key_bits > first &&
-      sort_by_first_digit(entries, spare, reinterpret_cast<uint16_t*>(counts), n, key_bits, first))
+  if (parts == 1 && n < two_digits_from && key_bits > first &&
+      sort_by_first_digit(entries, spare, short_counts, n, key_bits, first))
     return spare;
   const int step = bits_of_digits(n);
   const int64_t size = int64_t{1} << step;
