@@ -10,6 +10,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 from npusim import torch_compile  # noqa: E402
+from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
+from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 if not npusim.aten_plugin().usable:
     pytest.skip(f"no ATen plugin: {npusim.aten_plugin().description}", allow_module_level=True)
@@ -70,6 +72,60 @@ def test_operators_are_eagers(name):
     assert len(outputs) == len(expected)
     for found, want in zip(outputs.values(), expected, strict=True):
         torch.testing.assert_close(torch.from_numpy(np.array(found)), want)
+
+
+class Seen(TorchDispatchMode):
+    """Sees every operator of its thread."""
+
+    def __init__(self):
+        super().__init__()
+        self.ops = []
+
+    def __torch_dispatch__(self, op, types, args=(), kwargs=None):
+        self.ops.append(op)
+        return op(*args, **(kwargs or {}))
+
+
+STATES = {
+    "autocast": lambda: torch.autocast("cpu", dtype=torch.bfloat16),
+    "gradients": torch.enable_grad,
+    "inference": torch.inference_mode,
+    "forward gradients": torch.autograd.forward_ad.dual_level,
+    "a device": lambda: torch.device("meta"),
+    "fake tensors": FakeTensorMode,
+    "a mode": Seen,
+}
+STATED = {
+    **CASES,
+    "pinv": (LINALG.pinv, (TALL,)),
+    "matrix_exp of many": (lambda a: LINALG.matrix_exp(torch.stack([a, a * 3])), (SQUARE,)),
+    "a nuclear norm": (lambda a: LINALG.matrix_norm(a, "nuc"), (SQUARE,)),
+}
+
+
+@pytest.mark.parametrize("name", STATED)
+def test_what_the_callers_thread_has_entered_changes_nothing(name):
+    """A session is made and run as everywhere, and by itself calls nothing that a mode sees."""
+    fn, args = STATED[name]
+    program = npusim.compile(npusim.export(Fn(fn), args), dtype="float32")
+    assert calls(program)
+    given = [arg.numpy() for arg in args]
+    expected = npusim.Session(program).run(*given)
+    for state, enter in STATES.items():
+        with enter() as mode:
+            found = npusim.Session(program).run(*given)
+        assert state != "a mode" or not mode.ops
+        assert all(np.array_equal(found[out], expected[out]) for out in expected), state
+    session = npusim.Session(program)
+
+    def mapped(x):
+        found = session.run(*given)
+        assert all(np.array_equal(found[out], expected[out]) for out in expected)
+        return x
+
+    for transformation in (torch.func.vmap, torch.func.functionalize):
+        transformation(mapped)(torch.ones(2))
+    torch.func.grad(lambda x: mapped(x).sum())(torch.ones(2))
 
 
 def test_lists_of_tensors():

@@ -8,6 +8,7 @@
 #include <ATen/ATen.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/core/InferenceMode.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/headeronly/version.h>
 
 #include <cstdio>
@@ -32,6 +33,13 @@ at::ScalarType dtype_of(const std::string& name) {
     if (name == known) return type;
   throw Refusal("no dtype " + name);
 }
+
+// What a thread begins with, whatever its caller has it do around the call: no autocast, no vmap or other
+// transformation, no mode that Python has entered, and nothing of gradients.
+struct OwnState {
+  const c10::impl::ForceDispatchKeyGuard keys{c10::default_included_set, c10::default_excluded_set | c10::python_ks};
+  const c10::InferenceMode inference;
+};
 
 struct Type {
   at::ScalarType dtype = at::kFloat;
@@ -324,7 +332,7 @@ int schema(const char* op, char* text, size_t size) {
 void* prepare(const npusim_aten_call* given, char* text, size_t size) {
   Handle* result = nullptr;
   const int failed = guarded(text, size, [&] {
-    const c10::InferenceMode inference;
+    const OwnState state;
     Handle handle{find(given->op), {}, {}, {}};
     check_operator(handle.op);
     for (int64_t i = 0; i < given->argument_count; ++i) {
@@ -355,7 +363,7 @@ void* prepare(const npusim_aten_call* given, char* text, size_t size) {
 
 int run(void* given, const void* const* operands, void* const* results, char* text, size_t size) {
   return guarded(text, size, [&] {
-    const c10::InferenceMode inference;
+    const OwnState state;
     const Handle& handle = *static_cast<Handle*>(given);
     std::vector<at::Tensor> tensors;
     for (size_t i = 0; i < handle.operands.size(); ++i)
