@@ -33,7 +33,8 @@ def fourier(re: Tensor, im: Tensor | None, dim: int, inverse: bool, bins: int, s
         found = found.narrow(dim, 0, bins)
     if scale != 1:
         found = found * scale
-    return found.real, found.imag
+    # Each in memory of its own, as is said of an operator's results where it is given real tensors.
+    return _apart(found.real), _apart(found.imag)
 
 
 @torch.library.impl(LIBRARY, "fourier", "Meta")
@@ -52,6 +53,10 @@ def fourier_signal(re: Tensor, im: Tensor, dim: int, size: int, scale: float) ->
 @torch.library.impl(LIBRARY, "fourier_signal", "Meta")
 def _fourier_signal(re: Tensor, im: Tensor, dim: int, size: int, scale: float) -> Tensor:
     return _with_extent(re, dim, size)
+
+
+def _apart(part: Tensor) -> Tensor:
+    return part.clone(memory_format=torch.contiguous_format)
 
 
 def _with_extent(like: Tensor, dim: int, extent: int) -> Tensor:

@@ -1,6 +1,7 @@
 """Fourier transforms of any length, as near to float64 as PyTorch's own, with the zeros that PyTorch has.
 NPUSIM_FOURIER_PROGRAMS=N draws N of several dimensions, and takes more lengths."""
 
+import itertools
 import math
 import os
 import random
@@ -107,6 +108,31 @@ def test_bins_that_are_real(size):
     both = fft.rfft(x)
     back = torch.complex(both.real, both.imag + 1.0)  # what is imaginary in those bins does not count
     assert torch.allclose(found_of(lambda a, b: fft.irfft(torch.complex(a, b), size), back.real, back.imag), fft.irfft(back, size), atol=1e-5)
+
+
+def branching(function):
+    def beside(*args):
+        return function(*(x * 2 for x in args)) if args[0].max() > 0 else function(*args)
+
+    return beside
+
+
+@pytest.mark.filterwarnings("ignore:the program is made for")
+@pytest.mark.parametrize("name", ["".join(parts) for parts in itertools.product(["", "i", "r", "ir", "h", "ih"], ["fft"], ["", "2", "n"])])
+def test_beside_values(name):
+    """Where a branch or a size depends on values, PyTorch runs every operator with the example's numbers."""
+    function = getattr(fft, name)
+    takes_complex = name.removesuffix("2").removesuffix("n") in ("fft", "ifft", "irfft", "hfft")
+    x = noise(4, 6)
+    agree(branching(function), x)
+    agree(lambda x: function(x[x[:, 0] < 99]), x[:1, :3])
+    if takes_complex:
+        agree(branching(lambda x, y: function(torch.complex(x, y))), x[:2, :2], x[2:, :2])
+
+
+def test_one_element_beside_a_branch():
+    for of_one in (fft.fft, fft.rfft):
+        agree(branching(of_one), noise(1, 1))
 
 
 def test_no_rows():
