@@ -20,7 +20,7 @@ from .torch_aliases import rebuilt, separated, without_unread
 from .torch_assigned import with_old_values
 from .torch_autocast import with_composites_apart
 from .torch_bytes import BYTES
-from .torch_checks import without_tokens
+from .torch_checks import example_operands, without_tokens
 from .torch_complex import concerns_complex, has_form
 from .torch_compositions import COMPOSITIONS
 from .torch_foreach import written_one_by_one
@@ -76,8 +76,20 @@ def _run(program: torch.export.ExportedProgram, table: dict[OpOverload, Form]) -
     # Offsets of views at places that values decide are symbols that nothing binds once the views are copies.
     with torch.fx.experimental._config.patch(soft_pending_unbacked_not_found_error=True):
         within = names_within(program)
-        found = renamed(program, within).run_decompositions(table)
+        program = renamed(program, within)
+        _begin_anew(program)
+        found = program.run_decompositions(table)
         return renamed(found, {other: name for name, other in within.items()})
+
+
+def _begin_anew(program: torch.export.ExportedProgram) -> None:
+    """Where the tracer follows the example, what stands for arguments and weights has its numbers and shape again: a trace
+    before has written and turned them."""
+    followed = [node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"]
+    if any(getattr(value, "real_tensor", None) is not None for value in followed):
+        for value, given in zip(followed, example_operands(program, program.graph), strict=True):
+            if getattr(value, "real_tensor", None) is not None:
+                value.real_tensor = given.detach().clone()
 
 
 def _without_regions(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:

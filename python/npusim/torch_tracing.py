@@ -6,10 +6,11 @@ import contextlib
 import functools
 import logging
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.overrides import TorchFunctionMode
 
 from .errors import Problem, UnsupportedError
@@ -55,12 +56,32 @@ def following_example() -> Iterator[None]:
     fake._check_fake_real_tensors = lambda *_, **__: None
     try:
         optional = replaced(torch._library.utils, "MutationChecker", _Unwritten)
-        with places_noted(), optional, torch._functorch.config.patch(
+        once = replaced(FakeTensorMode, "_dispatch_impl", _written_once(FakeTensorMode._dispatch_impl))
+        with places_noted(), optional, once, torch._functorch.config.patch(
             fake_tensor_propagate_real_tensors=True, generate_fake_kernels_from_real_mismatches=True
         ):
             yield
     finally:
         fake._check_fake_real_tensors = compare
+
+
+def _written_once(dispatch: Callable[..., Any]) -> Callable[..., Any]:
+    """PyTorch's way to run an operator with the example's numbers, which has run one that writes, or turns what it is given,
+    when it goes on with what the operator is made of: of these it asks for shapes alone."""
+    writing: list[Any] = []
+
+    def dispatch_once(self: FakeTensorMode, op: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        writes = isinstance(op, torch._ops.OpOverload) and op._schema.is_mutable
+        with_numbers = self.propagate_real_tensors
+        self.propagate_real_tensors = with_numbers and not writing
+        writing.extend([op] if writes else [])
+        try:
+            return dispatch(self, op, types, args, kwargs)
+        finally:
+            self.propagate_real_tensors = with_numbers
+            del writing[len(writing) - writes :]
+
+    return dispatch_once
 
 
 class _Unwritten(torch._library.utils.MutationChecker):

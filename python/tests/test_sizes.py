@@ -325,3 +325,63 @@ def test_branches_in_a_body_are_checked() -> None:
 def test_a_branch_that_has_no_check_is_refused() -> None:
     with pytest.raises(Exception, match="data-dependent|decides a branch"):
         export(branch_of_packed, *values())
+
+
+TURNS = {
+    "t_": lambda x: x.t_(),
+    "transpose_": lambda x: x.transpose_(0, -1),
+    "swapdims_": lambda x: x.swapdims_(-1, 0),
+    "swapaxes_": lambda x: x.swapaxes_(0, 1),
+    "resize_": lambda x: x.resize_(x.shape[::-1]),
+    "as_strided_": lambda x: x.as_strided_(x.shape[::-1], (1, x.shape[-1])),
+    "twice": lambda x: x.t_().mul_(2).t_(),
+}
+
+
+@pytest.mark.parametrize("name", TURNS)
+def test_what_is_turned_in_place_beside_a_branch(name: str) -> None:
+    def turned(x: torch.Tensor, m: torch.Tensor) -> torch.Tensor:
+        if x.max() > 1e9:
+            return x + 1
+        TURNS[name](x)
+        if x.sum() > 1e9:
+            return x + 1
+        return x * 2 + x.shape[0]
+
+    for shape in ((3, 4), (1, 4), (4, 1)):
+        x = torch.randn(shape)
+        exported = export(turned, x.clone(), values()[1])
+        session = npusim.Session(npusim.compile(exported, dtype="float32"))
+        expected = turned(x.clone(), values()[1]).numpy()
+        np.testing.assert_allclose(session.run(x, values()[1])["output"], expected, rtol=1e-6)
+        with pytest.raises(npusim.Error, match=REFUSED):
+            session.run(x + 2e9, values()[1])
+
+
+WRITTEN = {
+    **{name: lambda y, name=name: getattr(y, name)() for name in "square_ neg_ negative_ exp_ sinc_ reciprocal_".split()},
+    "clip_": lambda y: y.clip_(0, 1.25),
+    "multiply_": lambda y: y.multiply_(2),
+    "leaky_relu": lambda y: torch.nn.functional.leaky_relu(y.mul_(-1), 0.3, inplace=True),
+    "mish": lambda y: torch.nn.functional.mish(y, inplace=True),
+    "addmm_": lambda y: y.addmm_(y, torch.eye(4)),
+    "out=": lambda y: torch.square(y, out=y),
+    "xlogy_": lambda y: y.xlogy_(torch.tensor(2.0)),
+    "of a view": lambda y: y.t().square_(),
+}
+
+
+@pytest.mark.parametrize("rows", [False, True])
+@pytest.mark.parametrize("name", WRITTEN)
+def test_what_is_written_before_a_branch_is_written_once(name: str, rows: bool) -> None:
+    """By the tracer, too, which follows the numbers of the example."""
+
+    def written(x: torch.Tensor, m: torch.Tensor) -> torch.Tensor:
+        y = x[m] if rows else x.clone()
+        if x.max() > 1e9:
+            return x
+        WRITTEN[name](y)
+        return torch.zeros(int(y.flatten()[0].item() * 1000) % 7 + 1) + y.sum()
+
+    x, m = torch.full((3, 4), 1.5), torch.tensor([True, False, True])
+    check(export(written, x, m), written, x, m)
