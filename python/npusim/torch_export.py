@@ -38,6 +38,7 @@ from .torch_needed import find_needed
 from .torch_passes import prepared
 from .torch_ref import Complex, Ref, Refused
 from .torch_results import without_nan
+from .torch_sizes import GuessedWrong
 from .torch_told import NAMED, set_text, told, trained_text
 from .torch_tracing import data_known, following_example, tracing
 
@@ -194,8 +195,8 @@ def _without_graph() -> Iterator[None]:
 
 
 def _asks_for_values(error: BaseException | None) -> bool:
-    """Whether tracing ended where a Python branch, or a size, depends on values."""
-    while error is not None and not isinstance(error, GuardOnDataDependentSymNode):
+    """Whether tracing ended where a Python branch, or a size, depends on values, or what it took for true of a size is not."""
+    while error is not None and not isinstance(error, (GuardOnDataDependentSymNode, GuessedWrong)):
         error = error.__cause__ or error.__context__
     return error is not None
 

@@ -26,6 +26,7 @@ from .torch_told import place_of
 
 ATEN = torch.ops.aten
 ONE_NUMBER = "a number of Python of what a tensor holds, and would hold for that number alone, whose last bits no run repeats"
+GUESSED = "is traced as if {}, which does not hold with the example: what helps is npusim.export of the module, not of its program"
 GOES_ON = "what item() gives goes on through operators, functions of math, max() and min(); or compute with the tensor"
 
 
@@ -53,6 +54,10 @@ def settle_sizes(
         return []
     settling.settle()
     return settling.made_for
+
+
+class GuessedWrong(UnsupportedError):
+    """What the tracer took for true of sizes that it did not know does not hold for the example's."""
 
 
 class _Settling:
@@ -136,6 +141,8 @@ class _Settling:
                 try:
                     result = super().run_node(node)
                 except Exception as error:
+                    if node.target == ATEN._assert_scalar.default:
+                        raise GuessedWrong([Problem(place_of(node) or f"node '{node.name}'", GUESSED.format(condition_of(node)))]) from error
                     reason = f"raises {type(error).__name__} with the example: {str(error).partition(chr(10))[0]}"
                     raise UnsupportedError([Problem(f"node '{node.name}' ({node.target})", reason)]) from error
                 if _depends(node) or _is_number(node):

@@ -9,8 +9,10 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import sympy
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.overrides import TorchFunctionMode
 
 from .errors import Problem, UnsupportedError
@@ -57,7 +59,8 @@ def following_example() -> Iterator[None]:
     try:
         optional = replaced(torch._library.utils, "MutationChecker", _Unwritten)
         once = replaced(FakeTensorMode, "_dispatch_impl", _written_once(FakeTensorMode._dispatch_impl))
-        with places_noted(), optional, once, torch._functorch.config.patch(
+        ones = replaced(ShapeEnv, "evaluate_sym_node", _ones_seen(ShapeEnv.evaluate_sym_node))
+        with places_noted(), optional, once, ones, torch._functorch.config.patch(
             fake_tensor_propagate_real_tensors=True, generate_fake_kernels_from_real_mismatches=True
         ):
             yield
@@ -82,6 +85,19 @@ def _written_once(dispatch: Callable[..., Any]) -> Callable[..., Any]:
             del writing[len(writing) - writes :]
 
     return dispatch_once
+
+
+def _ones_seen(evaluate: Callable[..., Any]) -> Callable[..., Any]:
+    """PyTorch's answer to a question that it has a guess for. Of an extent that values decide it guesses that it is not 1,
+    which broadcasts: where it is 1 in the example, that is a branch."""
+
+    def evaluated(self: ShapeEnv, node: Any, size_oblivious: bool = False, fallback_value: bool | None = None) -> Any:
+        one = fallback_value is False and isinstance(node.expr, sympy.Eq) and sympy.Integer(1) in node.expr.args
+        if one and node.expr.xreplace(self.real_tensor_prop_unbacked_vals) == sympy.true:
+            fallback_value = None
+        return evaluate(self, node, size_oblivious, fallback_value)
+
+    return evaluated
 
 
 class _Unwritten(torch._library.utils.MutationChecker):

@@ -385,3 +385,52 @@ def test_what_is_written_before_a_branch_is_written_once(name: str, rows: bool) 
 
     x, m = torch.full((3, 4), 1.5), torch.tensor([True, False, True])
     check(export(written, x, m), written, x, m)
+
+
+def written_over(x: torch.Tensor, row: torch.Tensor) -> torch.Tensor:
+    y = x.clone()
+    y[:] = row
+    return y
+
+
+BROADCAST = {
+    "add": lambda x, row: x + row,
+    "add_": lambda x, row: x.clone().add_(row),
+    "where": lambda x, row: torch.where(x > 0, row, x),
+    "expand": lambda x, row: row.expand(3, 4),
+    "broadcast_to": lambda x, row: torch.broadcast_to(row, (3, 4)) * 2,
+    "lerp": lambda x, row: torch.lerp(x, row, 0.5),
+    "a batch": lambda x, row: (x[:, None] + row[None]).sum(1),
+    "two": lambda x, row: row + x[x[:, 0] < 2],
+    "copy_": written_over,
+}
+ONE = {
+    "a mask": lambda x: x[x[:, 0] > 2],
+    "its places": lambda x: x[(x[:, 0] > 2).nonzero()[:, 0]],
+    "an element": lambda x: torch.masked_select(x, x > 6).float(),
+    "a number": lambda x: x[: (x[:, 0] > 2).sum().item()],
+}
+
+
+@pytest.mark.parametrize("one", ONE)
+@pytest.mark.parametrize("name", BROADCAST)
+def test_one_that_is_broadcast(name: str, one: str) -> None:
+    def broadcast(x: torch.Tensor, m: torch.Tensor) -> torch.Tensor:
+        return BROADCAST[name](x, ONE[one](x))
+
+    x, m = torch.zeros(3, 4), torch.ones(2)
+    x[1] = torch.tensor([5.0, 4, 7, 3])
+    exported = export(broadcast, x, m)
+    for other in (x, x[[1, 2, 0]].contiguous()):
+        check(exported, broadcast, other, m)
+    session = npusim.Session(npusim.compile(exported, dtype="float32"))
+    with pytest.raises(npusim.Error, match=REFUSED):
+        session.run(x[[1, 1, 0]].contiguous(), m)
+
+
+def test_a_program_that_was_traced_for_more_than_one() -> None:
+    x, m = torch.zeros(3, 4), torch.ones(2)
+    x[1] = 5
+    traced = torch.export.export(Module(lambda x, m: x + x[x[:, 0] > 2]), (x, m))
+    with pytest.raises(npusim.UnsupportedError, match="traced as if .*what helps is npusim.export of the module"):
+        npusim.export(traced)
