@@ -128,12 +128,13 @@ def data_known(model: torch.nn.Module, strict: bool) -> Iterator[None]:
 class _Data(TorchFunctionMode):
     def __init__(self) -> None:
         super().__init__()
-        self.owned: list[torch.Tensor] = []  # what is not forward()'s own: weights and arguments
+        self.weights: list[torch.Tensor] = []
+        self.arguments: list[torch.Tensor] = []
 
     def begin(self, model: torch.nn.Module, args: Any, kwargs: Any) -> None:
         given = torch.utils._pytree.tree_leaves((args, kwargs))
-        self.owned = [value for value in given if isinstance(value, torch.Tensor)]
-        self.owned += [*model.parameters(), *model.buffers()]
+        self.arguments = [value for value in given if isinstance(value, torch.Tensor)]
+        self.weights = [*model.parameters(), *model.buffers()]
 
     def __torch_function__(self, call: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if call == torch.Tensor.data.__get__:  # type: ignore[attr-defined]
@@ -143,11 +144,12 @@ class _Data(TorchFunctionMode):
         return call(*args, **(kwargs or {}))
 
     def set(self, x: torch.Tensor, value: torch.Tensor) -> None:
+        alike = x.shape == value.shape and x.dtype == value.dtype
         with torch.no_grad():
-            if not any(x is owned for owned in self.owned):
-                x.set_(value.detach())
-            elif x.shape == value.shape and x.dtype == value.dtype:
+            if any(x is weight for weight in self.weights) and alike:
                 x.detach().copy_(value)
+            elif alike or not any(x is owned for owned in (*self.weights, *self.arguments)):
+                x.set_(value.detach())
             else:
                 what = f"gives a {list(x.shape)} of {x.dtype} the values of a {list(value.shape)} of {value.dtype}"
                 raise UnsupportedError([Problem("'.data ='", what)])

@@ -798,3 +798,88 @@ def test_what_was_written_turned_is_shown_as_it_lies(write):
 
     text = wrong(CallsWithSelf(call), [x, *masks])
     assert not text, text
+
+
+def exchanged(m, x, y):
+    x.data, y.data = y.data, x.data
+    return x + y * 2
+
+
+def before_and_after(m, x, y):
+    first, x_before = x[0], x * 1
+    x.mul_(3)
+    x.set_(torch.full((3, 3), 2.0))
+    x[1] = 7
+    return first, x, x_before, x[0]
+
+
+def written_by_its_other_name(m, x, y):
+    x.data = y
+    y.mul_(2)
+    x[0] += 1
+    return x.sum()
+
+
+def given_twice(m, x, y):
+    x.set_(y * 2)
+    x.set_(x.t() + 1)
+    return x.mul_(2)
+
+
+GIVEN = {
+    "another": lambda m, x, y: (x.set_(torch.full((3, 3), 3.0)), x * 2)[1],
+    "an argument": lambda m, x, y: (x.set_(y), y.add_(1), x * 2)[2],
+    "a view": lambda m, x, y: (x.set_(torch.arange(9.0).reshape(3, 3).t()), x[0])[1],
+    "a buffer": lambda m, x, y: (x.set_(m.h), x * 2)[1],
+    "its own": lambda m, x, y: (x.set_(x * 2), x + y)[1],
+    "turned": lambda m, x, y: (x.set_(y.clone()).t_().mul_(2), x + y)[1],
+    "turned before": lambda m, x, y: (x.t_().set_(y * 2), x + y)[1],
+    "data": lambda m, x, y: (setattr(x, "data", y * 2), x.mul_(2), y)[2],
+    "data of what is shown": lambda m, x, y: (x[0], setattr(x, "data", torch.ones(3, 3)))[0] * 2,
+    **{call.__name__: call for call in (exchanged, before_and_after, written_by_its_other_name, given_twice)},
+}
+
+
+@pytest.mark.parametrize("beside", [False, True])
+@pytest.mark.parametrize("name", GIVEN)
+def test_arguments_that_are_given_other_memory(name, beside):
+    def function(m, x, y):
+        if beside and y.sum() > 1e9:
+            return x
+        return GIVEN[name](m, x, y)
+
+    model = CallsWithSelf(function, h=torch.randn(3, 3))
+    x, y = torch.randn(3, 3), torch.randn(3, 3)
+    with warnings.catch_warnings(action="ignore"):
+        found = npusim.Session(npusim.compile(model, (x.clone(), y.clone()), dtype="float32")).run(x, y)
+    given = {"args_0": x.clone(), "args_1": y.clone()}
+    results = model(*given.values())
+    results = results if isinstance(results, tuple) else (results,)
+    outputs = [value for out, value in found.items() if not out.endswith("_next")]
+    for value, expected in zip(outputs, results, strict=True):
+        assert np.allclose(value, expected)
+    for argument, before in zip(given, (x, y)):
+        now = found.get(f"{argument}_next")
+        assert np.allclose(before if now is None else now, given[argument]), argument
+
+
+@pytest.mark.parametrize(
+    "call, said",
+    [
+        (lambda m, x: x.set_(torch.ones(2)), r"leaves 'args_0' \[2\], which is given as \[3, 3\]"),
+        (lambda m, x: x.set_(), r"leaves 'args_0' \[0\], which is given as"),
+        (lambda m, x: x.mul_(2).set_(torch.ones(3, 4)), r"leaves 'args_0' \[3, 4\]"),
+        (lambda m, x: torch.ops.aten.set_data(x, torch.ones(3, 3)), "set_data.*what helps: x.data = y"),
+        (lambda m, x: torch.ops.aten.set_data(x.clone(), torch.ones(3, 3)), "set_data.*what helps: x.data = y"),
+        (lambda m, x: in_a_region(x), "from outside its region"),
+        (lambda m, x: m.h.set_(torch.ones(3, 3)), "another shape or order in place; assign it"),
+    ],
+)
+def test_what_is_given_other_memory_is_refused_by_name(call, said):
+    with pytest.raises(npusim.UnsupportedError, match=said):
+        npusim.export(CallsWithSelf(lambda m, x: (call(m, x), x.sum() + m.h)[1], h=torch.ones(3, 3)), (torch.randn(3, 3),))
+
+
+def in_a_region(x):
+    with torch.autocast("cpu"):
+        x.set_(torch.ones(3, 3))
