@@ -37,7 +37,7 @@ def settle_sizes(
     asserts, where the model's branches are those that the example takes; None where it has none such.
 
     Where a shape depends on what has no form here, the graph is left as it is. Raises UnsupportedError where a branch does."""
-    if not any(_depends(node) for node in graph.nodes) or program.example_inputs is None:
+    if not any(_depends(node) or is_source(node) for node in graph.nodes) or program.example_inputs is None:
         return []
     settling = _Settling(program, graph, branches)
     if not settling.can_settle():
@@ -84,7 +84,7 @@ class _Settling:
         )
         needed = find_needed(self.graph, self.conditions)
         self.needed = [node for node in self.graph.nodes if node in needed]
-        if not any(_depends(node) for node in self.needed):
+        if not any(_depends(node) or is_source(node) for node in self.needed):
             return bool(self.conditions)
         return all(
             is_source(node) or node.target in READS or any(_depends(arg) for arg in node.all_input_nodes)

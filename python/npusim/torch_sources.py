@@ -25,7 +25,8 @@ def is_source(node: Node) -> bool:
     if node.target in READ:
         return any(_is_mask(index) for index in node.args[1])
     if node.target in PUT:
-        return depends_on_values(node.args[2]) and any(_is_mask(index) for index in node.args[1])
+        masked = any(_is_mask(index) for index in node.args[1])
+        return masked and (depends_on_values(node.args[2]) or len(node.args[1]) > 1)  # of one alone IR has a form
     return str(node.target) in SOURCES
 
 

@@ -39,7 +39,9 @@ def tracing() -> Iterator[None]:
     try:
         chain = replaced(torch, "chain_matmul", _chain_matmul(torch.chain_matmul))
         vmap = replaced(torch._functorch.vmap, "_remove_batch_dim", without_level)
-        with warnings.catch_warnings(action="ignore"), _ctc_loss_known(), _errors_caught(), vmap, chain, Alike():
+        # How many a mask chooses that stands beside other indices is a symbol that nothing binds: they say it too.
+        unbound = torch.fx.experimental._config.patch(soft_pending_unbacked_not_found_error=True)
+        with warnings.catch_warnings(action="ignore"), _ctc_loss_known(), _errors_caught(), vmap, chain, unbound, Alike():
             yield
     finally:
         torch._C._functorch.pop_dynamic_layer_stack_and_undo_to_depth(depth)  # of what ended within one

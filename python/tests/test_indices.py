@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from hypothesis import errors as hypothesis_errors
 from hypothesis import given, reject
 from hypothesis import strategies as st
-from modules import Calls
+from modules import Calls, CallsWithSelf
 from operator_calls import Call, Unfit
 from test_operators import CALLS, PROFILE, REFUSALS, operators, overload, wrong, writes_twice
 
@@ -207,3 +207,43 @@ def test_function(name):
                 continue
             assert not isinstance(found, Exception), f"{number} at {place}: {found}, PyTorch says {expected}"
             torch.testing.assert_close(found.double(), expected.double(), rtol=1e-5, atol=1e-6)
+
+
+def put(x, indices, value, accumulate=False):
+    y, value = x.clone(), torch.as_tensor(value)
+    if accumulate:
+        return y.index_put_(indices, value, accumulate=True)
+    y[indices] = value
+    return y
+
+
+TRUE = torch.tensor([True, False, True])
+BESIDE = {
+    "write of a constant mask": lambda m, x, chosen: put(x, (TRUE, torch.tensor([0, -1])), 2.0),
+    "write of a buffer": lambda m, x, chosen: put(x, (m.mask, torch.tensor([0, -1])), 2.0),
+    "write of an argument": lambda m, x, chosen: put(x, (chosen, torch.tensor([0, -1])), [3.0, 4.0]),
+    "sum": lambda m, x, chosen: put(x, (chosen, torch.tensor([1])), 2.0, accumulate=True),
+    "two masks": lambda m, x, chosen: put(x, (m.mask, torch.tensor([False, True, True, False])), 2.0),
+    "the second": lambda m, x, chosen: put(x, (torch.tensor([[0], [2]]), torch.tensor([True, False, True, True])), x[:2, :3] + 1),
+    "behind a whole dimension": lambda m, x, chosen: put(x[None], (slice(None), chosen), torch.ones(2, 4))[0],
+    "computed": lambda m, x, chosen: put(x, (x[:, 0] > 0, torch.tensor([2])), 5.0),
+    "read": lambda m, x, chosen: x[m.mask, torch.tensor([0, -1])] * 2,
+    "read of an argument": lambda m, x, chosen: x[chosen, torch.tensor([[0, -1], [1, 2]])],
+    "read of what is computed": lambda m, x, chosen: x[x[:, 0] > 0, torch.tensor([1])],
+    "read and written": lambda m, x, chosen: put(x, (TRUE, torch.tensor([0, 1])), x[TRUE, torch.tensor([2, 3])] + 1),
+}
+
+
+@pytest.mark.parametrize("name", BESIDE)
+def test_a_mask_beside_other_indices(name):
+    x = torch.arange(12.0).reshape(3, 4) + 1
+    x[1, 0] = -1
+    model = CallsWithSelf(BESIDE[name], mask=TRUE.clone())
+    with warnings.catch_warnings(action="ignore"):
+        program = npusim.compile(model, (x, TRUE), dtype="float32")
+    session = npusim.Session(program)
+    for chosen in (TRUE, TRUE.flip(0), torch.tensor([True, True, False])):
+        assert np.allclose(session.run(x, chosen)["output"], model(x, chosen)), name
+    if "argument" in name:
+        with pytest.raises(npusim.Error, match="an assertion does not hold"):
+            session.run(x, ~TRUE)
