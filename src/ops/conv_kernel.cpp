@@ -1,5 +1,6 @@
 // The kernels of a convolution: direct, and transposed as a direct one.
 #include <algorithm>
+#include <numeric>
 
 #include "base/error.h"
 #include "ops/conv.h"
@@ -36,7 +37,7 @@ Meeting meeting_of(const ConvSpec& spec, const Geometry& g, size_t d) {
   const int64_t stride = spec.stride[d], reach = (g.kernel[d] - 1) * spec.dilation[d];
   const int64_t first = (std::max<int64_t>(spec.before[d] - reach, 0) + stride - 1) / stride;
   const int64_t beyond = g.in[d] + spec.before[d];  // where the image ends, from the first window's start
-  const int64_t end = beyond <= 0 ? 0 : std::min((beyond - 1) / stride + 1, g.out[d]);
+  const int64_t end = beyond <= 0 || g.in[d] == 0 ? 0 : std::min((beyond - 1) / stride + 1, g.out[d]);
   return {first, std::max<int64_t>(end - first, 0)};
 }
 
@@ -124,37 +125,6 @@ void lower_direct(Lowering& lowering, std::string name, const ConvSpec& spec, in
   k.done(std::move(name));
 }
 
-// Where a window is dilated too: the image with stride − 1 zeros between neighbours, cropped and padded for a direct
-// convolution of stride 1: [n, C, spread…], where element t of a dimension is in[(t − lead) / stride] if that is one.
-int spread(Lowering& lowering, const ConvSpec& spec, int image, const Geometry& g) {
-  TensorType type = lowering.type(image);
-  const size_t first = type.shape.size() - g.spatial;
-  for (size_t d = 0; d < g.spatial; ++d) type.shape[first + d] = g.out[d] + (g.kernel[d] - 1) * spec.dilation[d];
-  const int result = lowering.temporary(type);
-  OpKernel k(lowering, type.shape);
-  const int from = k.read(image);
-  std::vector<Coord> at;
-  for (size_t d = 0; d < first; ++d) at.emplace_back(k.dim(static_cast<int>(d)));
-  Ex inside = k.integer(1, Scalar::boolean);
-  for (size_t d = 0; d < g.spatial; ++d) {
-    const Affine shifted = k.dim(static_cast<int>(first + d)) + (spec.before[d] - (g.kernel[d] - 1) * spec.dilation[d]);
-    if (spec.stride[d] == 1) {
-      at.emplace_back(shifted);
-      inside = inside && k.in_bounds(shifted, g.in[d]);
-      continue;
-    }
-    const Ex t = k.value(shifted), stride = k.integer(spec.stride[d]);
-    inside = inside && (irem(t, stride) == 0) && t >= 0 && t < g.in[d] * spec.stride[d];
-    at.emplace_back(min(max(idiv(t, stride), 0), std::max<int64_t>(g.in[d] - 1, 0)));
-  }
-  const bool empty = element_count(lowering.type(image).shape) == 0;
-  const Ex zero = k.number(0);
-  const Ex x = empty ? zero : select(inside, k.load(from, at), 0);
-  k.store(k.write(result), x);
-  k.done("spread");
-  return result;
-}
-
 // Kernel and stride tile the result: each of its elements is one product over the channels. A matmul over
 // [n, group, out channel, in…, kernel…].
 void lower_tiling(Lowering& lowering, std::string name, const ConvSpec& spec, int image, int weight, int bias,
@@ -197,20 +167,30 @@ bool tiles(const Lowering& lowering, const ConvSpec& spec, const Geometry& g, in
   return true;
 }
 
-// Of one spatial dimension of a transposed convolution without dilation: result element o = q·stride + r − offset has
-// the taps r, r + stride, …, of which the one at position j from the far end meets image element q + j − before.
+// Of one spatial dimension of a transposed convolution: tap t of what is at image element i goes to result element
+// i·stride + t·dilation − pad. With t·dilation = p·stride + r, r is the residue of those elements it counts for, and p
+// how far before their own quotient the image element is. Result element o = q·stride + r − offset has taps at
+// positions p that are multiples of `step`; the one at position j · step from the far end meets image element q + j ·
+// step − before. Only residues that are multiples of `every` have any.
 struct Residues {
-  int64_t stride, taps;  // of each residue r, zeros among them where the stride does not divide the kernel
-  int64_t count;         // of q
+  int64_t stride, dilation, every;
+  int64_t step, taps;  // of each residue, zeros among them where none of the kernel's is there
+  int64_t count;       // of q
   int64_t before, offset;
+  int64_t residues() const { return stride / every; }
 };
 
 Residues residues_of(const ConvSpec& spec, const Geometry& g, size_t d) {
-  const int64_t stride = spec.stride[d], pad = spec.before[d];
+  const int64_t stride = spec.stride[d], dilation = spec.dilation[d], pad = spec.before[d];
   const auto floor_div = [stride](int64_t n) { return n / stride - (n % stride < 0); };
   const int64_t first = floor_div(pad), last = floor_div(g.out[d] - 1 + pad);
-  const int64_t taps = (g.kernel[d] + stride - 1) / stride;
-  return {stride, taps, last - first + 1, taps - 1 - first, pad - first * stride};
+  const int64_t farthest = (g.kernel[d] - 1) * dilation / stride;
+  // Positions repeat with the numerators of dilation / stride: the first `stride` taps show what all have in common.
+  int64_t step = 0;
+  for (int64_t t = 1; t < std::min(g.kernel[d], stride + 1); ++t) step = std::gcd(step, t * dilation / stride);
+  step = std::max<int64_t>(step, 1);
+  return {stride,           dilation,         std::gcd(stride, dilation), step, farthest / step + 1,
+          last - first + 1, farthest - first, pad - first * stride};
 }
 
 // The weight of a direct convolution that computes all residues as channels: [group, r…, out channel] x [in channel,
@@ -219,7 +199,7 @@ int residue_weight(Lowering& lowering, const ConvSpec& spec, const std::vector<R
                    const Geometry& g) {
   const auto spatial = static_cast<int>(g.spatial);
   Shape shape{spec.groups * g.group_out, g.group_in}, space{spec.groups};
-  for (const Residues& d : dims) shape[0] *= d.stride, shape.push_back(d.taps), space.push_back(d.stride);
+  for (const Residues& d : dims) shape[0] *= d.residues(), shape.push_back(d.taps), space.push_back(d.residues());
   space.insert(space.end(), {g.group_out, g.group_in});
   for (const Residues& d : dims) space.push_back(d.taps);
   const int result = lowering.temporary({lowering.type(weight).dtype, std::move(shape)});
@@ -230,11 +210,19 @@ int residue_weight(Lowering& lowering, const ConvSpec& spec, const std::vector<R
   Ex inside = k.integer(1, Scalar::boolean);
   for (int i = 0; i < spatial; ++i) {
     const Residues& d = dims[static_cast<size_t>(i)];
-    const Affine j = k.dim(3 + spatial + i), tap = k.dim(1 + i) + j * -d.stride + (d.taps - 1) * d.stride;
-    row = row * d.stride + k.dim(1 + i);
-    from.emplace_back(tap);
+    const int64_t kernel = g.kernel[static_cast<size_t>(i)], reach = d.step * d.stride;
+    const Affine j = k.dim(3 + spatial + i);
+    const Affine spread = k.dim(1 + i) * d.every + j * -reach + (d.taps - 1) * reach;  // tap · dilation
+    row = row * d.residues() + k.dim(1 + i);
     taps.emplace_back(j);
-    inside = inside && k.in_bounds(tap, g.kernel[static_cast<size_t>(i)]);
+    if (d.dilation == 1) {
+      from.emplace_back(spread);
+      inside = inside && k.in_bounds(spread, kernel);
+      continue;
+    }
+    const Ex n = k.value(spread), tap = idiv(n, k.integer(d.dilation));
+    inside = inside && (irem(n, k.integer(d.dilation)) == 0) && tap < kernel;
+    from.emplace_back(min(tap, kernel - 1));
   }
   std::vector<Coord> to{Coord(row * g.group_out + k.dim(1 + spatial)), Coord(in_channel)};
   to.insert(to.end(), taps.begin(), taps.end());
@@ -244,26 +232,31 @@ int residue_weight(Lowering& lowering, const ConvSpec& spec, const std::vector<R
   return result;
 }
 
-// Puts residues side by side, and adds the bias: from [n, group · r… · out channel, q…] to [n, C, out…].
+// Puts residues side by side, zeros between those that are not there, and adds the bias: from
+// [n, group · r… · out channel, q…] to [n, C, out…].
 void interleave(Lowering& lowering, std::string name, const ConvSpec& spec, const std::vector<Residues>& dims, int from,
                 int bias, int result, const Geometry& g) {
   Shape space{g.batch, spec.groups, g.group_out};
-  for (const Residues& d : dims) space.insert(space.end(), {d.count, d.stride});
+  for (const Residues& d : dims) space.insert(space.end(), {d.count, d.residues(), d.every});
   OpKernel k(lowering, std::move(space));
   const Affine channel = k.dim(1) * g.group_out + k.dim(2);
   Affine row = k.dim(1);
   std::vector<Coord> counts, at, to;
   if (g.batched) at.emplace_back(k.dim(0)), to.emplace_back(k.dim(0));
   to.emplace_back(channel);
+  Ex there = k.integer(1, Scalar::boolean);
   for (size_t i = 0; i < dims.size(); ++i) {
-    const int q = 3 + 2 * static_cast<int>(i);
-    row = row * dims[i].stride + k.dim(q + 1);
+    const Residues& d = dims[i];
+    const int q = 3 + 3 * static_cast<int>(i);
+    row = row * d.residues() + k.dim(q + 1);
     counts.emplace_back(k.dim(q));
-    to.emplace_back(k.dim(q) * dims[i].stride + k.dim(q + 1) + -dims[i].offset);  // beyond the result: not stored
+    if (d.every > 1) there = there && k.in_bounds(k.dim(q + 2), 1);
+    // Beyond the result: not stored.
+    to.emplace_back(k.dim(q) * d.stride + k.dim(q + 1) * d.every + k.dim(q + 2) + -d.offset);
   }
   at.emplace_back(row * g.group_out + k.dim(2));
   at.insert(at.end(), counts.begin(), counts.end());
-  Ex x = k.load(k.read(from), at);
+  Ex x = select(there, k.load(k.read(from), at), 0);
   if (bias >= 0) {
     const Coord one[] = {channel};
     x = x + k.load(k.read(bias), one);
@@ -285,9 +278,10 @@ void lower_residues(Lowering& lowering, std::string name, const ConvSpec& spec, 
   sums.shape.push_back(spec.groups * g.group_out);
   for (size_t d = 0; d < g.spatial; ++d) {
     dims.push_back(residues_of(spec, g, d));
-    direct.stride[d] = direct.dilation[d] = 1;
+    direct.stride[d] = 1;
+    direct.dilation[d] = dims[d].step;
     direct.before[d] = dims[d].before;
-    sums.shape[g.batched] *= dims[d].stride;
+    sums.shape[g.batched] *= dims[d].residues();
     sums.shape.push_back(dims[d].count);
   }
   const int residues = lowering.temporary(sums);
@@ -303,16 +297,13 @@ void lower_conv(Lowering& lowering, std::string name, ConvSpec spec, int image, 
   const Geometry g = geometry(lowering, spec, image, weight, result);
   if (tiles(lowering, spec, g, image, weight))
     return lower_tiling(lowering, std::move(name), spec, image, weight, bias, result, g);
-  // o·1 + tap·dilation, with taps counted from the far end, is where the image element stands in the spread image.
   const bool dense = std::all_of(spec.stride.begin(), spec.stride.end(), [](int64_t s) { return s == 1; });
-  const bool dilated = std::any_of(spec.dilation.begin(), spec.dilation.end(), [](int64_t d) { return d != 1; });
   const bool nothing = g.group_in == 0 || element_count(lowering.type(image).shape) == 0 ||
-                       element_count(lowering.type(result).shape) == 0;
-  if (!dense && !dilated && !nothing)
-    return lower_residues(lowering, std::move(name), spec, image, weight, bias, result, g);
-  if (!dense) image = spread(lowering, spec, image, g);
+                       element_count(lowering.type(result).shape) == 0 || element_count(g.kernel) == 0;
+  if (!dense && !nothing) return lower_residues(lowering, std::move(name), spec, image, weight, bias, result, g);
+  // o·1 + tap·dilation, with taps counted from the far end, is where the image element stands.
   for (size_t d = 0; d < g.spatial; ++d) {
-    spec.before[d] = dense ? (g.kernel[d] - 1) * spec.dilation[d] - spec.before[d] : 0;
+    spec.before[d] = (g.kernel[d] - 1) * spec.dilation[d] - spec.before[d];
     spec.stride[d] = 1;
   }
   lower_direct(lowering, std::move(name), spec, image, weight, bias, result, false);

@@ -1,5 +1,5 @@
 """Convolutions whose padding is as wide as their windows or wider, or negative: what lies beside the image altogether is
-the bias alone."""
+the bias alone. Transposed ones of every stride and dilation."""
 
 import random
 
@@ -16,9 +16,9 @@ def drawn(draw: random.Random):
     """A convolution and its operands."""
     rank, dtype = draw.randint(1, 3), draw.choice(DTYPES)
     groups, per_group = draw.choice([1, 1, 2, 3, 8]), draw.randint(1, 3)
-    transposed = draw.random() < 0.25
+    transposed = draw.random() < 0.4
     kernel = [draw.randint(1, 4) for _ in range(rank)]
-    dilation = [draw.randint(1, 2) for _ in range(rank)]
+    dilation = [draw.randint(1, 4 if transposed else 2) for _ in range(rank)]
     extents = [draw.randint(1, 9) for _ in range(rank)]
     reach = [(k - 1) * d + 1 for k, d in zip(kernel, dilation)]
     stride = [draw.randint(1, 4) for _ in range(rank)]
