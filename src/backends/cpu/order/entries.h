@@ -186,7 +186,8 @@ class First {
   void take(const Key* keys, int64_t n, int64_t place) {
     for (int64_t i = 0; i < n; ++i)
       if (!full_ || keys[i] < limit_) room_[size_++] = Entry(keys[i], static_cast<uint64_t>(place + i));
-    if (size_ > room_of_first(count_) - scan_block) cut();
+    const bool early = !full_ && count_ <= scan_block / 4;  // few would be looked for among many
+    if (size_ > (early ? count_ : room_of_first(count_) - scan_block)) cut();
   }
   // How many there are: `count`, or all that came.
   int64_t finish() {
@@ -196,7 +197,10 @@ class First {
 
  private:
   void cut() {
-    std::nth_element(room_, room_ + count_ - 1, room_ + size_);
+    if (count_ <= 8)
+      std::partial_sort(room_, room_ + count_, room_ + size_);
+    else
+      std::nth_element(room_, room_ + count_ - 1, room_ + size_);
     size_ = count_;
     limit_ = static_cast<Key>(room_[count_ - 1].key());  // what comes later with this key comes behind
     full_ = true;
