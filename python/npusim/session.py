@@ -6,8 +6,7 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -46,22 +45,23 @@ class Turns:
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
-        self._depth = 0
+        self._busy = False
         _turns.add(self)
 
-    @contextmanager
-    def take(self) -> Iterator[None]:
+    def run(self, work: Callable[[], None]) -> None:
+        # Between the lock, which Python takes and gives back in one step each, and `try` there is no call: an interrupt
+        # comes before, or is inside.
         with self._lock:
-            if self._depth:
+            if self._busy:
                 raise UsageError(
                     "this thread is at work with this session already: open another, with sibling(), for what a signal "
                     "handler or a callback runs meanwhile"
                 )
-            self._depth += 1
+            self._busy = True
             try:
-                yield
+                work()
             finally:
-                self._depth -= 1
+                self._busy = False
 
 
 _turns: weakref.WeakSet[Turns] = weakref.WeakSet()
@@ -70,7 +70,7 @@ _turns: weakref.WeakSet[Turns] = weakref.WeakSet()
 def _renew_turns() -> None:
     """Of the threads that held a lock when the process was forked, the child has only the one that forked."""
     for turns in _turns:
-        turns._lock, turns._depth = threading.RLock(), 0
+        turns._lock, turns._busy = threading.RLock(), False
 
 
 os.register_at_fork(after_in_child=_renew_turns)
@@ -147,7 +147,7 @@ class Session:
             return
         for method in self._begun:
             self._handle.tear(list(self._ports).index(method), INTERRUPTED)
-        self._torn = {(method, name) for method in self._begun for name in self._carried[method]}
+        self._torn |= {(method, name) for method in self._begun for name in self._carried[method]}
         self._settled = self._handle.updates()
 
     def _refuse_torn(self, method: str, given: Mapping[str, Any]) -> None:
@@ -157,6 +157,19 @@ class Session:
                 f"method '{method}' uses state '{torn[0]}', which a run that failed has left partly updated: reset the "
                 f"session's states, or give this one. The run ended with: {INTERRUPTED}"
             )
+
+    def _generate(self, work: Callable[[_core.Session], None]) -> None:
+        """What runs methods one after the other by itself: each leaves states that are one run's, or says that they are not."""
+
+        def settled() -> None:
+            self._settle()
+            self._begun = list(self._ports)
+            try:
+                work(self._handle)
+            finally:
+                self._settled = self._handle.updates()
+
+        self._turns.run(settled)
 
     def _fill_states(self) -> None:
         """Gives states the values that the weights have for them. A state of several methods is one."""
@@ -184,8 +197,11 @@ class Session:
         other = Session.__new__(Session)
         other.program, other._weights = self.program, self._weights
         other._written, other._first_written = self._written, self._first_written
-        with self._turns.take():
+
+        def open_beside() -> None:
             other._handle = self._handle.sibling()
+
+        self._turns.run(open_beside)
         other._begin()
         return other
 
@@ -292,10 +308,13 @@ class Session:
         # What arrays do when they are asked for their memory may be anything, a run of this session too.
         given = self._arrays(name, tuple(sequence("inputs", inputs, "a tuple of arrays")))
         results = self._results(name, {} if out is None else mapping("out", out, "arrays by name"))
-        with self._turns.take():
+
+        def work() -> None:
             self._settle()
             self._refuse_torn(name, given)
             self._run(name, {**self._carried[name], **given}, results, body)
+
+        self._turns.run(work)
         return results
 
     def device_arrays(self, method: str | None = None) -> dict[str, Any]:
@@ -313,12 +332,15 @@ class Session:
         or to the host. Work of others on that memory (torch.cuda.synchronize()) must be done."""
         name = self.program.choose_method(method)
         self._written.check()
-        with self._turns.take():
+
+        def work() -> None:
             self._settle()
             self._refuse_torn(name, {})
             self._begun = [name]
             self._handle.run_on_device(list(self._ports).index(name))
             self._settled = self._handle.updates()
+
+        self._turns.run(work)
 
     def _run(
         self,
@@ -338,9 +360,11 @@ class Session:
                     self._handle.bind_device_input(method, position, on_device(given[info.name]))
                     continue
                 if info.state:
-                    self._settled = -1  # until the run that begins with them has ended
+                    self._settled = -1  # until all that are given are there
                 bind = self._handle.set_input if info.state else self._handle.bind_input
                 bind(method, position, memory_of(given[info.name]))
+            self._place_carried(name, given)
+            self._settled = self._handle.updates()
             for position, info in enumerate(gives):
                 if device_of(results[info.name]):
                     self._handle.bind_device_output(method, position, on_device(results[info.name]))
@@ -365,12 +389,19 @@ class Session:
         self._torn = {torn for torn in self._torn if torn[0] != name}
         self._settled = self._handle.updates()
 
+    def _place_carried(self, name: str, given: Mapping[str, Any]) -> None:
+        """What is given for what Python carries is that from then on, whatever becomes of the run, as states are."""
+        kept = self._carried[name]
+        placed = {taken: given[taken] for taken, value in kept.items() if given[taken] is not value}
+        if placed:
+            self._carried[name] = {**kept, **{taken: as_array(value).copy() for taken, value in placed.items()}}
+        self._torn -= {(name, taken) for taken in placed}
+
     def seed(self, seed: int) -> None:
         """Begins the sequence of random numbers that the program draws, from 0 to 2**64 - 1; 0 at first. Each run goes on
         in it. Does nothing for a program that draws none."""
         seed = integer("seed", seed, 0, 2**64 - 1)
-        with self._turns.take():
-            self._handle.seed(seed)
+        self._turns.run(lambda: self._handle.seed(seed))
 
     def cancel(self) -> bool:
         """From any thread: what is under way ends between two of its steps, with CancelledError; on a GPU, between two
@@ -380,10 +411,13 @@ class Session:
     def reset_states(self) -> None:
         """All states as they were at first. Also after a run that failed. Raises UsageError where PyTorch's tensor that one
         began with was written since."""
-        with self._turns.take():
-            self._settled = -1
+
+        def work() -> None:
+            self._begun, self._settled = list(self._ports), -1
             self._handle.reset_states()
             self._fill_states()
+
+        self._turns.run(work)
 
     def _lies_there(
         self, value: Any, info: TensorInfo, place: Callable[[int, int], str], method: str, position: int

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from . import _core
 from .arguments import flag, function, instance, integer, integers, number
@@ -80,6 +81,6 @@ def generate(
         function("on_token", on_token),
     )
     session._written.check()
-    with session._turns.take():
-        found = _core.generate(session._handle, *arguments)
+    found: list[Any] = []
+    session._generate(lambda handle: found.extend(_core.generate(handle, *arguments)))
     return Generation(*found)

@@ -97,6 +97,105 @@ def test_interrupts_anywhere(how):
     assert settled > 0
 
 
+class Two(torch.nn.Module):
+    def __init__(self, name: str, first: float) -> None:
+        super().__init__()
+        self.name = name
+        self.register_buffer("n" + name, torch.tensor(0.0))
+        self.register_buffer("c" + name, torch.full((4,), first))
+
+    def forward(self, x):
+        n, c = getattr(self, "n" + self.name), getattr(self, "c" + self.name)
+        n.add_(1)
+        c.add_(x * n)
+        return c * 1, n * 1
+
+
+ONES = torch.ones(4)
+
+
+def two_methods():
+    models = {"a": Two("a", 5.0), "b": Two("b", 7.0)}
+    return models, npusim.compile({name: npusim.export(m, (ONES,)) for name, m in models.items()}, dtype="float32")
+
+
+def test_a_reset_that_fails_tears_all_methods():
+    models, program = two_methods()
+    session = npusim.Session(program)
+    session.run(ONES, method="b"), session.run(ONES, method="a")
+    models["b"].cb.add_(1)
+    with pytest.raises(npusim.UsageError, match="was changed"):
+        session.reset_states()
+    for method in "ab":
+        with pytest.raises(npusim.UsageError, match="reset the session's states"):
+            session.run(ONES, method=method)
+
+
+def test_runs_of_several_methods_that_are_ended():
+    _, program = two_methods()
+    dag = npusim.DAGExecutor(program)
+    for method in "ab":
+        dag.run(ONES, method=method)
+
+    def watch(partition, ms):
+        raise KeyboardInterrupt
+
+    for method in "ab":
+        with pytest.raises(KeyboardInterrupt):
+            dag.run(ONES, method=method, watch=watch)
+    for method in "ab":
+        for given in ({}, {"c" + method: np.full(4, 10, "float32")}, {"n" + method: np.array(0, "float32")}):
+            with pytest.raises(npusim.UsageError, match="reset the session's states"):
+                dag.session.run({"x": ONES, **given}, method=method)
+
+
+def looked_up(m, i):
+    y = m.e[i]
+    m.c.add_(y)
+    m.d.add_(y * 2)
+    m.k += 1
+    return m.c + m.d, m.k * 1
+
+
+def test_what_is_given_stays_when_the_run_fails():
+    model = CallsWithSelf(looked_up, c=torch.zeros(4), d=torch.zeros(4), k=torch.tensor(0), e=torch.arange(8.0).reshape(2, 4))
+    session = npusim.Session(npusim.compile(model, (torch.tensor(1),), dtype="float32"))
+    one = session.run(torch.tensor(1))
+    before = {name: one[name + "_next"] for name in "cdk"}
+    for name in "cdk":
+        given = np.full_like(before[name], 50)
+        with pytest.raises(npusim.BadInputError, match="out of range"):
+            session.run({"args_0": torch.tensor(9), name: given})
+        found = session.run(torch.tensor(1))
+        wanted = {**before, name: given}
+        y = np.arange(4, 8)
+        assert (found["c_next"] == wanted["c"] + y).all() and (found["d_next"] == wanted["d"] + 2 * y).all()
+        assert found["k_next"] == wanted["k"] + 1
+        before = {name: found[name + "_next"] for name in "cdk"}
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no timers")
+def test_interrupts_leave_no_lock():
+    session, draw, kept = npusim.Session(counting(), threads=1), random.Random(3), None
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    try:
+        for _ in range(3000):
+            try:
+                signal.setitimer(signal.ITIMER_REAL, 1e-5 + draw.random() * 1e-4)
+                while True:
+                    session.seed(1)
+            except KeyboardInterrupt as error:
+                kept = error  # as a prompt keeps it
+            finally:
+                signal.setitimer(signal.ITIMER_REAL, 0)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert kept is not None
+    session.seed(2)
+    session.reset_states()
+    assert runs_of(session.run(X)) == 1
+
+
 def test_a_reset_that_fails_leaves_nothing_that_runs():
     model = CallsWithSelf(counts, n=torch.zeros(8), k=torch.zeros((), dtype=torch.int64), f=torch.zeros(3))
     session = npusim.Session(npusim.compile(model, (torch.zeros(8),), dtype="float32"))
