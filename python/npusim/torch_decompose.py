@@ -28,6 +28,7 @@ from .torch_given import with_memory_given
 from .torch_layouts import asks_for_order, check_resized, with_copied_results, with_results_for_outs
 from .torch_names import names_within, renamed
 from .torch_scalars import FILLS, FORMS, given_numbers, is_symbol, with_tensors
+from .torch_shown import with_views_told
 from .torch_storage import with_views_for_resizes
 
 Form = Callable[..., Any]
@@ -46,7 +47,7 @@ def functionalised(program: torch.export.ExportedProgram) -> torch.export.Export
     """The program as calls that write nothing: what it changes is among its outputs, and its signature says whose they are.
     An operator is taken apart only where all that it comes to has a form: others keep their names."""
     check_resized(program)
-    program = with_memory_given(program)
+    program = with_memory_given(with_views_told(program))
     program = with_views_for_resizes(program)
     program = with_results_for_outs(program)
     if asks_for_order(program):
