@@ -1,5 +1,6 @@
 // Builds a kernel: operands with coordinates, expressions with operators; equal expressions are shared.
 #pragma once
+#include <algorithm>
 #include <initializer_list>
 #include <optional>
 #include <span>
@@ -53,6 +54,9 @@ class KernelBuilder {
   const Shape& shape(int arg) const { return shapes_[static_cast<size_t>(arg)]; }
   DType dtype(int arg) const { return kernel_.args[static_cast<size_t>(arg)].dtype; }
   const Shape& space() const { return kernel_.space; }
+  bool has_one_in_row() const {
+    return std::all_of(kernel_.space.end() - kernel_.row_dims, kernel_.space.end(), [](int64_t n) { return n == 1; });
+  }
 
   Affine dim(int d) const;    // the index along dimension d
   Ex index(int d);            // the same as an expression, i64

@@ -6,20 +6,11 @@
 #include "base/error.h"
 #include "ops/contract.h"
 #include "ops/formula.h"
+#include "ops/reduce.h"
 #include "ops/view.h"
 
 namespace npusim {
 namespace {
-
-// The p-norm of x along the kernel's row.
-Ex row_norm(OpKernel& k, Ex x, double p) {
-  x = k.cast(x, std::max(x.type(), Scalar::f32));
-  if (p == 0) return k.reduce(Reduction::sum, k.cast(x != 0.0, x.type()));
-  if (p == 1) return k.reduce(Reduction::sum, abs(x));
-  if (p == 2) return sqrt(k.reduce(Reduction::sum, x * x));
-  if (std::isinf(p)) return k.reduce(p > 0 ? Reduction::max : Reduction::min, abs(x));
-  return pow(k.reduce(Reduction::sum, pow(abs(x), p)), 1 / p);
-}
 
 // The operand broadcast to `shape`, whose dimension `row` is the kernel's last and the others its first.
 Ex load_row(OpKernel& k, int operand, const Shape& shape, size_t row) {
@@ -65,8 +56,9 @@ void lower_cosine(const OpCall& call, Lowering& lowering) {
   const Scalar type = scalar_of(call.outputs[0].dtype);  // integers beside float64 too
   const Ex x = k.cast(load_row(k, lowering.input(0), shape, dim), type),
            y = k.cast(load_row(k, lowering.input(1), shape, dim), type);
-  const Ex scale = max(row_norm(k, x, 2), eps) * max(row_norm(k, y, 2), eps);
-  k.store(k.write(lowering.output(0)), k.reduce(Reduction::sum, x * y) / scale);
+  // Each by its own norm, as in ATen: the product of both may be no float.
+  const Ex along = x / max(vector_norm(k, x, 2), eps), other = y / max(vector_norm(k, y, 2), eps);
+  k.store(k.write(lowering.output(0)), k.reduce(Reduction::sum, along * other));
   k.done("cosine_similarity");
 }
 
@@ -87,7 +79,7 @@ void lower_pairwise(const OpCall& call, Lowering& lowering) {
   };
   const Ex difference = operand(0) - operand(1);
   const DType of_difference = difference.type() == Scalar::i64 ? DType::i64 : common;
-  const Ex norm = row_norm(k, converted(difference, of_difference, common) + call.number("eps"), call.number("p"));
+  const Ex norm = vector_norm(k, converted(difference, of_difference, common) + call.number("eps"), call.number("p"));
   std::vector<Coord> at = coordinates(identity_coordinates(shape.size() - 1));
   if (call.boolean("keepdim")) at.emplace_back(int64_t{0});
   k.store(k.write(lowering.output(0)), at, norm);
@@ -127,7 +119,7 @@ void lower_cdist(const OpCall& call, Lowering& lowering) {
   const double p = call.op->schema.find("p") >= 0 ? call.number("p") : 2;
   const auto distance = [&] {
     const Ex apart = rows(0, rank - 2) - rows(1, rank - 1);
-    if (p != 0) return row_norm(k, apart, p);
+    if (p != 0) return vector_norm(k, apart, p);
     return k.reduce(Reduction::sum,
                     min(ceil(abs(k.cast(apart, std::max(apart.type(), Scalar::f32)))), 1.0));  // NaN stays
   };
@@ -178,7 +170,7 @@ void lower_weight_norm(const OpCall& call, Lowering& lowering) {
     else
       g_at.push_back(at[v.size() - g_shape.size() + d]);
   }
-  const Ex norm = rows == 0 ? abs(x) : row_norm(k, x, 2);
+  const Ex norm = rows == 0 ? abs(x) : vector_norm(k, x, 2);
   const Ex scale = k.load(g, g_at) / norm;
   k.store(k.write(lowering.output(0)), at, x * scale);
   if (call.outputs.size() > 1) k.store(k.write(lowering.output(1)), g_at, norm);

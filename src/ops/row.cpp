@@ -144,7 +144,8 @@ Ex RowKernel::row_index() {
 Ex vector_norm(KernelBuilder& k, Ex x, double p) {
   constexpr double infinity = std::numeric_limits<double>::infinity();
   const Ex real = is_real(x) ? x : k.cast(x, Scalar::f32);
-  if (p == 2) return sqrt(k.reduce(Reduction::sum, real * real));  // a square is the same of either sign
+  if (p != 0 && k.has_one_in_row()) return k.reduce(Reduction::sum, abs(real));  // as in ATen: whose power is no float
+  if (p == 2) return sqrt(k.reduce(Reduction::sum, real * real));                // a square is the same of either sign
   const Ex size = abs(real);
   if (p == infinity) return k.reduce(Reduction::max, size);
   if (p == -infinity) return k.reduce(Reduction::min, size);
