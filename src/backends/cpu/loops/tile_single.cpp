@@ -144,6 +144,7 @@ struct SingleErfc {
   static HWY_INLINE S of(S x) {
     const Single d;
     const S a = hn::Min(hn::Set(d, 10.06f), hn::Abs(x));  // of NaN it is NaN
+    const auto beyond = hn::Gt(hn::Abs(x), a);            // where numbers below normal ones would take their time
     const S one = hn::Set(d, 1), two = hn::Set(d, 2), half = hn::Set(d, 0.5f);
     const S below = hn::Add(a, two), twice = hn::MulAdd(a, two, one), both = near_inverse(d, hn::Mul(below, twice));
     const S by_below = hn::Mul(both, twice), by_twice = hn::Mul(both, below);
@@ -155,7 +156,8 @@ struct SingleErfc {
     const S first = hn::MulAdd(p, by_twice, by_twice);
     const S left = hn::MulAdd(hn::NegMulAdd(first, a, half), two, hn::Sub(p, first));
     const S scaled = hn::MulAdd(left, by_twice, first);
-    const S square = hn::Mul(a, a), power = exp_in_range(d, hn::Neg(square)), y = hn::Mul(scaled, power);
+    const S square = hn::IfThenZeroElse(beyond, hn::Mul(a, a)), power = exp_in_range(d, hn::Neg(square));
+    const S y = hn::IfThenZeroElse(beyond, hn::Mul(scaled, power));
     const S small = hn::MulAdd(y, hn::NegMulAdd(a, a, square), y);
     return hn::IfThenElse(hn::Lt(x, hn::Zero(d)), hn::Sub(two, small), small);
   }
