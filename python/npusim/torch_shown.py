@@ -14,6 +14,8 @@ from .torch_aliases import copied, memory_of, owner_of, parts_of, rebuilt
 from .torch_levels import innermost
 
 ATEN = torch.ops.aten
+CONSTANTS = {ATEN.lift_fresh.default, ATEN.lift_fresh_copy.default}  # a tensor that the model makes anew in each run
+NO_WRITES = {ATEN.detach_.default}  # of elements
 Node = torch.fx.Node
 
 
@@ -65,13 +67,13 @@ def _tell(node: Node, source: Node) -> None:
 
 def _is_silent(target: Any) -> bool:
     """Whether an operator's schema says of no result whose memory it is."""
-    if not isinstance(target, torch._ops.OpOverload) or target._schema.is_mutable:
+    if not isinstance(target, torch._ops.OpOverload) or target._schema.is_mutable or target in CONSTANTS:
         return False
     return all(result.alias_info is None for result in target._schema.returns)
 
 
 def _written(node: Node) -> Iterator[int]:
-    if not isinstance(node.target, torch._ops.OpOverload) or not node.target._schema.is_mutable:
+    if not isinstance(node.target, torch._ops.OpOverload) or not node.target._schema.is_mutable or node.target in NO_WRITES:
         return
     for i, argument in enumerate(node.target._schema.arguments):
         if argument.alias_info is None or not argument.alias_info.is_write:
