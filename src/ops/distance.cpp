@@ -1,7 +1,6 @@
 // Norms of differences and products along a dimension: cosine_similarity, pairwise_distance, cdist; weight norm,
 // bilinear forms and cross products.
 #include <algorithm>
-#include <cmath>
 
 #include "base/error.h"
 #include "ops/contract.h"
