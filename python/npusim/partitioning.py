@@ -36,7 +36,8 @@ class PartitionPlan:
 
     def partitions(self, method: str | None = None) -> tuple[Partition, ...]:
         """In the order of the run, of the only method or "main" if none is named."""
-        return _partitions(self.program, self.program.choose_method(method))
+        name = self.program.choose_method(method)
+        return _partitions(self.program, name, self.details()["methods"][name])
 
     def nodes(self) -> dict[str, Any]:
         """The nodes that the CPU runs and their reasons, to be edited and given to compile(plan=…)."""
@@ -91,11 +92,15 @@ class DAGExecutor:
         self, program: Program, weights: Weights = None, *, device: str | None = None, threads: int = 0
     ) -> None:
         self.session = Session(program, weights, device=device, threads=threads)
-        self._partitions = {name: _partitions(self.session.placed, name) for name in program.methods}
+        self._described = self.session.placed.partition()["methods"]
+        self._partitions: dict[str, tuple[Partition, ...]] = {}  # of the methods that were asked for
 
     def partitions(self, method: str | None = None) -> tuple[Partition, ...]:
         """In the order of the run."""
-        return self._partitions[self.session.program.choose_method(method)]
+        name = self.session.program.choose_method(method)
+        if name not in self._partitions:
+            self._partitions[name] = _partitions(self.session.placed, name, self._described[name])
+        return self._partitions[name]
 
     def run(
         self, *inputs: Any, method: str | None = None, watch: Callable[[Partition, float], None] | None = None
@@ -107,7 +112,7 @@ class DAGExecutor:
         function("watch", watch)
 
         def execute(run_step: Callable[[int], None]) -> None:
-            for partition in self._partitions[name]:
+            for partition in self.partitions(name):
                 begin = time.perf_counter()
                 for step in partition.steps:
                     run_step(step)
@@ -117,9 +122,9 @@ class DAGExecutor:
         return self.session.run_by_steps(name, inputs, execute)
 
 
-def _partitions(program: Program, method: str) -> tuple[Partition, ...]:
+def _partitions(program: Program, method: str, described: Mapping[str, Any]) -> tuple[Partition, ...]:
     count = len(program.steps(method))
-    rows: Iterable[dict[str, Any]] = program.partition()["methods"][method]["segments"]
+    rows: Iterable[dict[str, Any]] = described["segments"]
     partitions: list[Partition] = []
     at = 0
     for row in rows:

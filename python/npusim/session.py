@@ -121,7 +121,7 @@ class Session:
             program.handle, self._weights, devices, thread_count(threads), **budget(max_bytes, max_flops)
         )
         self.program = program
-        read = {name for method in program.methods for step in program.steps(method) for name in step["weights"]}
+        read = set(_core.weights_read(program.handle))
         self._written = Writes(given, read, program.held if weights is None else None)
         self._first_written = Writes(given, self._begun(program))
         self._begin()

@@ -23,6 +23,7 @@ constexpr size_t max_problems = 20;
 constexpr size_t max_rank = 64;
 constexpr size_t max_devices = 64, max_variants = 64;
 constexpr uint64_t max_bytes = most_value_bytes;
+constexpr uint64_t max_named_bytes = 1 << 27;  // of nodes of the IR, by all steps: lists of steps print them
 
 // A name that C would take for a shorter one.
 bool has_nul(std::string_view name) { return name.find('\0') != std::string_view::npos; }
@@ -192,6 +193,12 @@ class ProgramChecker {
           static_cast<size_t>(step.origins[i]) >= program_.origins.size())
         return fmt::format("expected nodes of the IR below {} in order, found {}", program_.origins.size(),
                            step.origins[i]);
+    for (const int32_t id : step.origins) {
+      const Origin& origin = program_.origins[static_cast<size_t>(id)];
+      named_bytes_ += origin.node.size() + origin.op.size() + origin.reason.size();
+    }
+    if (named_bytes_ > max_named_bytes)
+      return fmt::format("steps up to here name nodes of the IR with more than {} bytes", max_named_bytes);
     return {};
   }
 
@@ -260,7 +267,7 @@ class ProgramChecker {
   }
 
   // A buffer that a kernel writes is one argument's that it writes, and is read only where each point reads what it
-  // overwrites.
+  // overwrites. All of it is written, or the kernel says that it updates it.
   std::string shared(const Step& step, const Kernel& k) {
     std::unordered_map<int32_t, size_t> written;
     for (size_t a = 0; a < k.args.size(); ++a)
@@ -273,6 +280,9 @@ class ProgramChecker {
       if (!known) known = sharing_of(k);
       if (!may_share(*known, static_cast<int>(a), static_cast<int>(found->second)))
         return fmt::format("argument {}: buffer '{}' is overwritten while it is read", a, at(step.buffers[a]).name);
+      if (k.args[found->second].updates < 0 && !known->filled[found->second])
+        return fmt::format("argument {}: a part of buffer '{}' is overwritten, which argument {} does not update", a,
+                           at(step.buffers[a]).name, found->second);
     }
     return {};
   }
@@ -393,6 +403,7 @@ class ProgramChecker {
   // By buffer: the last step list it is an input or an output of, and the one in whose arena it is.
   std::vector<int> input_of_, output_of_, arena_of_;
   std::set<std::string_view> names_;
+  uint64_t named_bytes_ = 0;  // by the steps so far
 };
 
 }  // namespace

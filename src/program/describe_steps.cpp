@@ -16,6 +16,21 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+// More are those of a whole method, or what a stranger wrote; JSON has them all.
+constexpr size_t most_listed = 16, most_letters = 256;
+
+std::string shortened(std::string_view name) {
+  return name.size() <= most_letters ? printable(name) : printable(name.substr(0, most_letters)) + "…";
+}
+
+// The first of `count` texts, and how many more there are.
+template <typename Text>
+std::string listed(size_t count, Text text) {
+  std::string list;
+  for (size_t n = 0; n < std::min(count, most_listed); ++n) list += (n > 0 ? ", " : "") + text(n);
+  return count <= most_listed ? list : list + fmt::format(", and {} more", count - most_listed);
+}
+
 bool has_offset(const Buffer& b) { return b.kind == BufferKind::arena || b.kind == BufferKind::local; }
 
 class StepsText {
@@ -37,17 +52,24 @@ class StepsText {
   std::string buffer(int32_t id) const {
     const Buffer& b = p_.buffers[static_cast<size_t>(id)];
     const bool unique = named_.at(b.name) == 1;
-    return fmt::format("{}{} ({}{})", printable(b.name), unique ? "" : fmt::format("#{}", id), kind_name(b.kind),
+    return fmt::format("{}{} ({}{})", shortened(b.name), unique ? "" : fmt::format("#{}", id), kind_name(b.kind),
                        has_offset(b) ? fmt::format(" +{}", b.offset) : "");
   }
 
   std::string buffers(const Step& step) const {
-    std::string read, written;
-    for (size_t i = 0; i < step.buffers.size(); ++i) {
-      std::string& list = is_written(p_, step, i) ? written : read;
-      list += fmt::format("{}{}", list.empty() ? "" : ", ", buffer(step.buffers[i]));
-    }
-    return fmt::format("{} -> {}", read, written);
+    std::vector<int32_t> read, written;
+    for (size_t i = 0; i < step.buffers.size(); ++i)
+      (is_written(p_, step, i) ? written : read).push_back(step.buffers[i]);
+    const auto names = [this](const std::vector<int32_t>& ids) {
+      return listed(ids.size(), [&](size_t i) { return buffer(ids[i]); });
+    };
+    return fmt::format("{} -> {}", names(read), names(written));
+  }
+
+  std::string origin(int32_t id) const {
+    const Origin& o = p_.origins[static_cast<size_t>(id)];
+    return fmt::format("{} ({}{})", shortened(o.node), shortened(o.op),
+                       o.reason.empty() ? "" : "; " + shortened(o.reason));
   }
 
   void sequence(const std::string& title, const Sequence& sequence) {
@@ -56,29 +78,19 @@ class StepsText {
     for (size_t s = 0; s < sequence.steps.size(); ++s) {
       if (launch != sequence.launches.end() && static_cast<size_t>(launch->first) == s) launched(*launch++);
       const Step& step = sequence.steps[s];
-      const std::string what = step.is_transfer() ? "transfer" : p_.kernels[static_cast<size_t>(step.kernel)].name;
+      const std::string what =
+          step.is_transfer() ? "transfer" : shortened(p_.kernels[static_cast<size_t>(step.kernel)].name);
       text_ += fmt::format("{:>4}  {} on {}: {}\n", s, what, device(step.device), buffers(step));
-      std::string from;
-      for (const int32_t origin : step.origins) {
-        const Origin& o = p_.origins[static_cast<size_t>(origin)];
-        from += fmt::format("{}{} ({}{})", from.empty() ? "" : ", ", printable(o.node), printable(o.op),
-                            o.reason.empty() ? "" : "; " + printable(o.reason));
-      }
-      if (!from.empty()) text_ += fmt::format("      from {}\n", from);
+      const auto from = [&](size_t i) { return origin(step.origins[i]); };
+      if (!step.origins.empty()) text_ += fmt::format("      from {}\n", listed(step.origins.size(), from));
     }
   }
 
   void launched(const Launch& launch) {
-    constexpr size_t most = 16;  // more are those of a whole method, and its steps list them
-    std::string args;
-    for (size_t n = 0; n < std::min(launch.args.size(), most); ++n) {
+    const std::string args = listed(launch.args.size(), [&](size_t n) {
       const int32_t arg = launch.args[n];
-      args += fmt::format("{}{}", args.empty() ? "" : ", ",
-                          arg == trap_word    ? "trap word"
-                          : arg == own_memory ? "own memory"
-                                              : buffer(arg));
-    }
-    if (launch.args.size() > most) args += fmt::format(", and {} more", launch.args.size() - most);
+      return arg == trap_word ? "trap word" : arg == own_memory ? "own memory" : buffer(arg);
+    });
     const auto extents = [](const std::array<uint32_t, 3>& e) { return fmt::format("{}", fmt::join(e, "x")); };
     text_ += fmt::format("  launch of {} step{}: {} of code {}, grid {}{}, block {}{}\n      ({})\n", launch.count,
                          launch.count == 1 ? "" : "s", launch.symbol, launch.code, extents(launch.grid),

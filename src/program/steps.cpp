@@ -7,14 +7,32 @@
 namespace npusim {
 namespace {
 
+// Of what one step reads: a recipe in a chain would name all the weights before it, and each step them again.
+constexpr size_t most_weights = 256, most_letters = 8192;
+
+using Weights = std::set<std::string_view>;
+
+void add(Weights& to, const Weights& from) {
+  for (const std::string_view name : from)
+    if (to.size() < most_weights) to.insert(name);
+}
+
+std::vector<std::string> first_of(const Weights& weights) {
+  std::vector<std::string> names;
+  size_t letters = 0;
+  for (const std::string_view name : weights)
+    if ((letters += name.size()) <= most_letters || names.empty()) names.emplace_back(name);
+  return names;
+}
+
 // By buffer: the weights that it is, or was prepared from.
-std::vector<std::set<std::string>> weights_of_buffers(const Program& program) {
-  std::vector<std::set<std::string>> weights(program.buffers.size());
+std::vector<Weights> weights_of_buffers(const Program& program) {
+  std::vector<Weights> weights(program.buffers.size());
   for (size_t b = 0; b < weights.size(); ++b)
     if (program.buffers[b].kind == BufferKind::weight) weights[b].insert(program.buffers[b].fqn);
   for (const Step& step : program.recipes.steps) {
-    std::set<std::string> all;
-    for (const int32_t id : step.buffers) all.merge(std::set(weights[static_cast<size_t>(id)]));
+    Weights all;
+    for (const int32_t id : step.buffers) add(all, weights[static_cast<size_t>(id)]);
     for (const int32_t id : step.buffers)
       if (program.buffers[static_cast<size_t>(id)].kind == BufferKind::prepared) weights[static_cast<size_t>(id)] = all;
   }
@@ -24,7 +42,7 @@ std::vector<std::set<std::string>> weights_of_buffers(const Program& program) {
 }  // namespace
 
 std::vector<StepOverview> method_steps(const Program& program, const std::string& method) {
-  const std::vector<std::set<std::string>> weights = weights_of_buffers(program);
+  const std::vector<Weights> weights = weights_of_buffers(program);
   std::vector<StepOverview> steps;
   for (const Step& step : method_named(program, method).steps) {
     StepOverview& overview = steps.emplace_back();
@@ -43,11 +61,33 @@ std::vector<StepOverview> method_steps(const Program& program, const std::string
       overview.nodes.push_back(program.origins[static_cast<size_t>(origin)].node);
       overview.operators.push_back(program.origins[static_cast<size_t>(origin)].op);
     }
-    std::set<std::string> read;
-    for (const int32_t id : step.buffers) read.merge(std::set(weights[static_cast<size_t>(id)]));
-    overview.weights.assign(read.begin(), read.end());
+    Weights read;
+    for (const int32_t id : step.buffers) add(read, weights[static_cast<size_t>(id)]);
+    overview.weights = first_of(read);
   }
   return steps;
+}
+
+std::vector<std::string> weights_read(const Program& program) {
+  std::vector<bool> asked(program.buffers.size());
+  const auto ask = [&](const Step& step) {
+    for (const int32_t id : step.buffers) asked[static_cast<size_t>(id)] = true;
+  };
+  for (const Method& method : program.methods) {
+    for (const Step& step : method.steps) ask(step);
+    for (const TensorSpec& spec : method.outputs) asked[static_cast<size_t>(spec.buffer)] = true;
+  }
+  const std::vector<Step>& recipes = program.recipes.steps;
+  for (size_t r = recipes.size(); r-- > 0;) {
+    bool needed = false;
+    for (size_t i = 0; i < recipes[r].buffers.size(); ++i)
+      needed = needed || (is_written(program, recipes[r], i) && asked[static_cast<size_t>(recipes[r].buffers[i])]);
+    if (needed) ask(recipes[r]);
+  }
+  std::vector<std::string> names;
+  for (size_t b = 0; b < asked.size(); ++b)
+    if (asked[b] && program.buffers[b].kind == BufferKind::weight) names.push_back(program.buffers[b].fqn);
+  return names;
 }
 
 }  // namespace npusim

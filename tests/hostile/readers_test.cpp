@@ -364,7 +364,8 @@ Kernel sum_kernel(const TensorType& type) {
   k.store_flat(k.output(type), sum);
   return k.finish("sum");
 }
-// n methods, each of one step that reads what one of n recipes prepares: from a constant, or from the recipe before it.
+// n methods, each of one step that reads what one of n recipes prepares: from a constant, or from a weight and the recipe
+// before it.
 Program with_recipes(size_t n, bool chained) {
   const TensorType type{DType::f32, {4}};
   Program p;
@@ -381,7 +382,13 @@ Program with_recipes(size_t n, bool chained) {
   p.buffers[0].constant = 0;
   for (size_t i = 0; i < n; ++i) {
     const int32_t prepared = buffer(fmt::format("p{}", i), BufferKind::prepared);
-    p.recipes.steps.push_back({0, {chained ? last : 0, prepared}, 0, {}});
+    if (chained) {
+      const int32_t weight = buffer(fmt::format("w{}", i), BufferKind::weight);
+      p.buffers.back().fqn = fmt::format("layers.{}.weight", i);
+      p.recipes.steps.push_back({1, {last, weight, prepared}, 0, {}});
+    } else {
+      p.recipes.steps.push_back({0, {0, prepared}, 0, {}});
+    }
     last = prepared;
     Method& method = p.methods.emplace_back();
     method.name = fmt::format("m{}", i);
@@ -398,8 +405,9 @@ TEST(Readers, RecipesOfManyMethods) {
   for (const bool chained : {false, true})
     expect_linear(chained ? "a chain of recipes" : "recipes", 2000, [chained](size_t n) {
       const Program p = with_recipes(n, chained);
-      return [p] { describe(p, true); };
+      return [p] { describe(p, true), weights_read(p), method_steps(p, p.methods.back().name); };
     });
+  EXPECT_EQ(weights_read(with_recipes(300, true)).size(), 300u);
   expect_linear("recipes that are compiled", 500, [](size_t n) {
     const Program p = with_recipes(n, false);
     return [p] { recompile(p); };
