@@ -34,6 +34,7 @@ from .torch_fixed import holding
 from .torch_graph import Graph
 from .torch_held import held_by
 from .torch_kept import kept
+from .torch_memory import with_memory
 from .torch_needed import find_needed
 from .torch_passes import prepared
 from .torch_ref import Complex, Ref, Refused
@@ -85,7 +86,12 @@ def export(
     if isinstance(model, torch.export.ExportedProgram):
         if args is not None or kwargs is not None or fixed:
             raise UsageError("an ExportedProgram has its arguments already")
-        exported = of_program(model, "model")
+        try:
+            exported = of_program(with_memory(model), "model")
+        except Error:
+            raise
+        except Exception as error:
+            raise _told(error, model, (), {}, strict) from error
         exported.held = held_by(model, exported)
         return exported
     if not isinstance(model, torch.nn.Module):
@@ -134,7 +140,7 @@ def export(
     return exported
 
 
-def _told(error: Exception, model: torch.nn.Module, args: Any, kwargs: dict[str, Any], strict: bool) -> Error:
+def _told(error: Exception, model: torch.nn.Module | torch.export.ExportedProgram, args: Any, kwargs: dict[str, Any], strict: bool) -> Error:
     """The error of an export as npusim's."""
     followed = error.__cause__ if _asks_for_values(error) else None
     traced = any(frame.name == of_program.__name__ for frame in traceback.extract_tb(error.__traceback__))
