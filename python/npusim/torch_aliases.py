@@ -6,7 +6,7 @@ from __future__ import annotations
 import copy
 import math
 import operator
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
@@ -22,6 +22,7 @@ ATEN = torch.ops.aten
 RESHAPE_ALIAS = (ATEN._reshape_alias, ATEN._reshape_alias.default)
 FOLLOWED = 'What helps: torch.compile(model, backend="npusim"), whose tracer follows torch.func'
 RESIZES = (ATEN.resize_.default, ATEN.resize_as_.default)
+NO_WRITES = {ATEN.detach_.default}  # of elements
 WEIGHTS = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
 
 
@@ -195,7 +196,7 @@ def _is_spelled(node: torch.fx.Node) -> bool:
     Or whether it writes a diagonal, which PyTorch takes for memory: it does not follow that where it is a view's. Or updates
     running statistics that its schema does not say it writes. Or addresses memory under a name whose strides PyTorch drops. Or
     has windows, or addresses the memory of a view, and something is written through that. Or makes a number of an element whose
-    place values decide, which PyTorch cannot take apart."""
+    place values decide, which PyTorch cannot take apart. Or writes by an operator that PyTorch has no form without writes of."""
     if node.target == ATEN.item.default:
         return not isinstance(innermost(node.args[0].meta["val"]).storage_offset(), int)
     if node.target == ATEN.unfold.default:
@@ -205,7 +206,7 @@ def _is_spelled(node: torch.fx.Node) -> bool:
     if node.target == ATEN.instance_norm.default:
         return bool(argument(node, "use_input_stats")) and argument(node, "running_mean") is not None
     if node.target != ATEN.copy_.default:
-        return node.target in (ATEN.fill_diagonal_.default, *RESHAPE_ALIAS)
+        return node.target in (ATEN.fill_diagonal_.default, ATEN.polygamma_.default, *RESHAPE_ALIAS)
     to, source = node.args[0].meta["val"], node.args[1]
     value = source.meta["val"] if isinstance(source, torch.fx.Node) else source
     return not isinstance(value, torch.Tensor) or value.shape != to.shape or value.dtype != to.dtype
@@ -288,6 +289,19 @@ def _update_statistics(graph: torch.fx.Graph, node: torch.fx.Node) -> None:
     node.args, node.kwargs = tuple((given | {"running_mean": None, "running_var": None}).values()), {}
 
 
+def written_memories(node: torch.fx.Node) -> Iterator[int]:
+    """Whose memory a call writes."""
+    if not isinstance(node.target, torch._ops.OpOverload) or not node.target._schema.is_mutable or node.target in NO_WRITES:
+        return
+    for i, argument in enumerate(node.target._schema.arguments):
+        if argument.alias_info is None or not argument.alias_info.is_write:
+            continue
+        given = node.args[i] if i < len(node.args) else node.kwargs.get(argument.name)
+        for one in torch.utils._pytree.tree_leaves(given):
+            if isinstance(one, torch.fx.Node) and isinstance(one.meta.get("val"), torch.Tensor):
+                yield memory_of(innermost(one.meta["val"]))
+
+
 def owner_of(node: torch.fx.Node) -> torch.fx.Node:
     """What a value is a view of, or itself, in a graph whose calls write: its values share memory there."""
     memory = memory_of(innermost(node.meta["val"]))
@@ -346,7 +360,13 @@ def _copy_element(graph: torch.fx.Graph, node: torch.fx.Node) -> None:
     node.args = (call(graph, ATEN.clone.default, node.args[0]),)
 
 
+def _write_polygamma(graph: torch.fx.Graph, node: torch.fx.Node) -> None:
+    x, n = (argument(node, name) for name in ("self", "n"))
+    node.target, node.args, node.kwargs = ATEN.copy_.default, (x, call(graph, ATEN.polygamma.default, n, x)), {}
+
+
 SPELLED = {
+    ATEN.polygamma_.default: _write_polygamma,
     ATEN.item.default: _copy_element,
     **dict.fromkeys(RESHAPE_ALIAS, as_strided),
     ATEN.as_strided.default: _address,

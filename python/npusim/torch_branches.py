@@ -7,6 +7,7 @@ import contextlib
 import operator
 import re
 from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +28,9 @@ from .torch_told import place
 ATEN = torch.ops.aten
 # What stands behind a condition in an assertion's message.
 BRANCH, NUMBER = "; a branch at ", "; a number of Python's at "
+# How many a mask chooses that stands beside other indices: no number of the graph, and what becomes of the call holds it.
+CHOSEN = "; how many a mask chooses"
+CHOOSING: ContextVar[bool] = ContextVar("CHOOSING", default=False)  # whether such a call is asking
 # Calls that give elements of what they are given, as they are, whatever else is computed around them.
 MOVES = {
     *(ATEN.reshape.default, ATEN.view.default, ATEN.select.int, ATEN.slice.Tensor, ATEN.expand.default, ATEN.clone.default),
@@ -54,7 +58,7 @@ def places_noted() -> Iterator[None]:
 
     def deferred(self: ShapeEnv, condition: Any, message: str, *args: Any, **kwargs: Any) -> bool:
         mark = marks[-1] if marks else NUMBER if _is_one_fraction(condition) else BRANCH
-        return defer(self, condition, message + mark + place(), *args, **kwargs)
+        return defer(self, condition, message + (CHOSEN if CHOOSING.get() else mark + place()), *args, **kwargs)
 
     with contextlib.ExitStack() as entered:
         entered.enter_context(replaced(ShapeEnv, "guard_or_defer_runtime_assert", deferred))
@@ -133,6 +137,8 @@ def find_branches(module: torch.fx.GraphModule) -> dict[str, Asked]:
 def _is_lost(check: RuntimeAssert, known: set[str], found: dict[str, Asked]) -> bool:
     """Whether nothing in the graph says what was decided: of numbers that are known what the tracer may leave out has to be
     there itself. What the model only promises (`torch._check`) decides nothing."""
+    if CHOSEN in check.msg:
+        return False
     if any(str(number) not in known for number in check.expr.free_symbols):
         return True
     decides = check.msg.startswith("propagate_real_tensors") or NUMBER in check.msg

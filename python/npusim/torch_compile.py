@@ -39,6 +39,11 @@ from .writes import Written
 
 log = logging.getLogger("npusim")
 
+PARTS = {
+    "unsafe_chunk": torch.ops.aten.chunk.default,
+    "unsafe_split": torch.ops.aten.split.Tensor,
+    "unsafe_split_with_sizes": torch.ops.aten.split_with_sizes.default,
+}
 OPTIONS = {"dtype", "threads", "constant_weights"}
 ALIASES = (OutputType.alias_of_input, OutputType.is_input)
 Run = Callable[[Sequence[Any]], list[Any]]
@@ -97,8 +102,18 @@ def _keep_memory(graph: torch.fx.GraphModule) -> None:
     for part in parts_of(graph):
         for node in [node for node in part.graph.nodes if node.target in RESHAPE_ALIAS]:
             as_strided(part.graph, node)
+        for node in part.graph.nodes:
+            _name_views(node)
         write_one_by_one(part.graph, _captured_call, "example_value")
         part.recompile()
+
+
+def _name_views(node: torch.fx.Node) -> None:
+    """Parts that PyTorch calls unsafe are views too, which their schemas do not say."""
+    name = getattr(node.target, "__name__", str(node.target)).partition(".")[0]
+    if name in PARTS and node.op in ("call_function", "call_method"):
+        node.op, node.target = "call_function", PARTS[name]
+        node.kwargs = {"self" if given == "input" else given: value for given, value in node.kwargs.items()}
 
 
 def _captured_call(graph: torch.fx.Graph, op: Any, *args: Any, **kwargs: Any) -> torch.fx.Node:

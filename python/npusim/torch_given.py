@@ -1,4 +1,5 @@
-"""set_: a tensor that shows other memory from there on. Where that is an argument, the caller's tensor does too."""
+"""set_: a tensor that shows other memory from there on. Where that is an argument, the caller's tensor does too, and a
+buffer or a parameter in the next run."""
 
 from __future__ import annotations
 
@@ -9,19 +10,23 @@ import torch
 from torch.export.graph_signature import InputKind, OutputKind, TensorArgument
 
 from .errors import Problem, UnsupportedError
-from .torch_aliases import copied, parts_of, rebuilt, reshapes
+from .torch_aliases import copied, memory_of, parts_of, rebuilt, reshapes, written_memories
+from .torch_levels import innermost
 
 ATEN = torch.ops.aten
 Node = torch.fx.Node
 
 
 def with_memory_given(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
-    """The program with a tensor of its own for each argument that set_ gives other memory, whose last value is copied into
-    the argument at the end; the program itself where there is none. Raises UnsupportedError where it is given another shape."""
+    """The program with a tensor of its own for each argument and state that set_ gives other memory, whose last value is copied
+    into it at the end; the program itself where there is none. Raises UnsupportedError where it is given another shape."""
     _check_parts(program)
-    arguments = [spec.arg.name for spec in program.graph_signature.input_specs if spec.kind == InputKind.USER_INPUT]
-    if not {node.name for node in _given(program.graph)}.intersection(arguments):
+    specs = {spec.arg.name: spec for spec in program.graph_signature.input_specs}
+    states = {name: spec for name, spec in specs.items() if spec.kind in (InputKind.BUFFER, InputKind.PARAMETER)}
+    arguments = {*states, *(name for name, spec in specs.items() if spec.kind == InputKind.USER_INPUT)}
+    if not arguments.intersection(node.name for node in _given(program.graph)):
         return program
+    _check_apart(program.graph, {name: str(spec.target) for name, spec in states.items()})
     module, signature = copied(program.graph_module), copy.deepcopy(program.graph_signature)
     graph = module.graph
     last = [node for node in graph.nodes if node.op == "placeholder"][-1]
@@ -49,11 +54,32 @@ def _check_parts(program: torch.export.ExportedProgram) -> None:
                 raise _refused(node, "gives what is from outside its region other memory; what helps: copy_()")
 
 
+def _check_apart(graph: torch.fx.Graph, states: dict[str, str]) -> None:
+    """That no two states share memory from the next run on where something is written into one: a program has memory of its
+    own for each. states: by the names of nodes those of the model."""
+    given = [node for node in _given(graph) if node.name in states]
+    owners = [node for node in graph.nodes if node.op == "placeholder" and node.name in states]
+    first = {node: memory_of(innermost(node.meta["val"])) for node in owners}
+    left = first | {node: memory_of(innermost(_turned(graph, node)[-1].meta["val"])) for node in given}
+    written = {memory for node in graph.nodes if not _sets(node) for memory in written_memories(node)}
+    for x in given:
+        for other in owners:
+            if other is x or left[other] != left[x] or first[other] == first[x] or not written & {first[x], first[other], left[x]}:
+                continue
+            what = f"is given the memory of '{states[other.name]}', and forward() writes into one of them: give it a clone() of it"
+            raise UnsupportedError([Problem(f"'{states[x.name]}'", what)])
+
+
+def _turned(graph: torch.fx.Graph, x: Node) -> list[Node]:
+    """The calls that give a tensor other memory, or another shape."""
+    return [node for node in graph.nodes if node is not x and reshapes(node) and _owner(node) is x]
+
+
 def _given(graph: torch.fx.Graph) -> list[Node]:
     """What set_ gives other memory, in the order of its first call."""
     found = dict.fromkeys(_owner(node) for node in graph.nodes if _sets(node))
     for x in found:
-        turned = [node for node in graph.nodes if node is not x and reshapes(node) and _owner(node) is x]
+        turned = _turned(graph, x)
         before, now = x.meta["val"], turned[-1].meta["val"]
         if x.op == "placeholder" and (before.shape != now.shape or before.dtype != now.dtype):
             raise _refused(turned[-1], f"leaves '{x.name}' {list(now.shape)}, which is given as {list(before.shape)}")

@@ -10,12 +10,12 @@ from typing import Any
 
 import torch
 
-from .torch_aliases import copied, memory_of, owner_of, parts_of, rebuilt
+from .errors import Problem, UnsupportedError
+from .torch_aliases import copied, memory_of, owner_of, parts_of, rebuilt, written_memories
 from .torch_levels import innermost
 
 ATEN = torch.ops.aten
-CONSTANTS = {ATEN.lift_fresh.default, ATEN.lift_fresh_copy.default}  # a tensor that the model makes anew in each run
-NO_WRITES = {ATEN.detach_.default}  # of elements
+CONSTANTS = {ATEN.lift_fresh.default, ATEN.lift_fresh_copy.default}
 Node = torch.fx.Node
 
 
@@ -37,19 +37,29 @@ def with_views_told(program: torch.export.ExportedProgram) -> torch.export.Expor
 def _untold(module: torch.fx.GraphModule) -> Iterator[tuple[Node, Node]]:
     """Results that are written memory of an operand's, and the operand."""
     parts = parts_of(module)
-    written = {memory for part in parts for node in part.graph.nodes for memory in _written(node)}
+    written = {memory for part in parts for node in part.graph.nodes for memory in written_memories(node)}
     for node in (node for part in parts for node in part.graph.nodes):
         made_by = node.args[0] if node.target is operator.getitem else node
         value = node.meta.get("val")
         if not isinstance(made_by, Node) or not _is_silent(made_by.target) or not isinstance(value, torch.Tensor):
             continue
         memory = _memory(value)
-        if memory not in written:
-            continue
-        for source in made_by.all_input_nodes:
-            if isinstance(source.meta.get("val"), torch.Tensor) and _memory(source.meta["val"]) == memory:
-                yield node, source
-                break
+        if made_by.target in CONSTANTS:
+            _check_constant(made_by, written)
+        elif memory in written:
+            for source in made_by.all_input_nodes:
+                if isinstance(source.meta.get("val"), torch.Tensor) and _memory(source.meta["val"]) == memory:
+                    yield node, source
+                    break
+
+
+def _check_constant(node: Node, written: set[int]) -> None:
+    """That no tensor which the model computes is given as a constant that each run makes anew, and is written: the tracer
+    takes for a copy what shows it."""
+    source = node.args[0]
+    if source.op == "call_function" and written & {_memory(one.meta["val"]) for one in (node, source)}:  # type: ignore[union-attr]
+        what = "is of constants alone, and here of a tensor that is written; what helps: clone(), or the tensor itself"
+        raise UnsupportedError([Problem(f"node '{node.name}' (aten.lift_fresh.default)", what)])
 
 
 def _tell(node: Node, source: Node) -> None:
@@ -67,21 +77,9 @@ def _tell(node: Node, source: Node) -> None:
 
 def _is_silent(target: Any) -> bool:
     """Whether an operator's schema says of no result whose memory it is."""
-    if not isinstance(target, torch._ops.OpOverload) or target._schema.is_mutable or target in CONSTANTS:
+    if not isinstance(target, torch._ops.OpOverload) or target._schema.is_mutable:
         return False
     return all(result.alias_info is None for result in target._schema.returns)
-
-
-def _written(node: Node) -> Iterator[int]:
-    if not isinstance(node.target, torch._ops.OpOverload) or not node.target._schema.is_mutable or node.target in NO_WRITES:
-        return
-    for i, argument in enumerate(node.target._schema.arguments):
-        if argument.alias_info is None or not argument.alias_info.is_write:
-            continue
-        given = node.args[i] if i < len(node.args) else node.kwargs.get(argument.name)
-        for one in torch.utils._pytree.tree_leaves(given):
-            if isinstance(one, Node) and isinstance(one.meta.get("val"), torch.Tensor):
-                yield _memory(one.meta["val"])
 
 
 def _memory(value: torch.Tensor) -> int:

@@ -18,7 +18,7 @@ from torch.overrides import TorchFunctionMode
 from .errors import Problem, UnsupportedError
 from .torch_alike import Alike
 from .torch_arithmetic import replaced
-from .torch_branches import places_noted
+from .torch_branches import CHOOSING, places_noted
 from .torch_levels import without_level
 
 
@@ -80,13 +80,22 @@ def _written_once(dispatch: Callable[..., Any]) -> Callable[..., Any]:
         with_numbers = self.propagate_real_tensors
         self.propagate_real_tensors = with_numbers and not writing
         writing.extend([op] if writes else [])
+        choosing = CHOOSING.set(CHOOSING.get() or _chooses(op, args))
         try:
             return dispatch(self, op, types, args, kwargs)
         finally:
+            CHOOSING.reset(choosing)
             self.propagate_real_tensors = with_numbers
             del writing[len(writing) - writes :]
 
     return dispatch_once
+
+
+def _chooses(op: Any, args: Any) -> bool:
+    """Whether a mask stands beside other indices."""
+    indexes = isinstance(op, torch._ops.OpOverload) and op._opname in ("index", "_unsafe_index", "index_put", "index_put_")
+    given = [one for one in args[1] if isinstance(one, torch.Tensor)] if indexes and len(args) > 1 else []
+    return len(given) > 1 and any(one.dtype in (torch.bool, torch.uint8) for one in given)
 
 
 def _ones_seen(evaluate: Callable[..., Any]) -> Callable[..., Any]:
@@ -148,9 +157,7 @@ class _Data(TorchFunctionMode):
     def set(self, x: torch.Tensor, value: torch.Tensor) -> None:
         alike = x.shape == value.shape and x.dtype == value.dtype
         with torch.no_grad():
-            if any(x is weight for weight in self.weights) and alike:
-                x.detach().copy_(value)
-            elif alike or not any(x is owned for owned in (*self.weights, *self.arguments)):
+            if alike or not any(x is owned for owned in (*self.weights, *self.arguments)):
                 x.set_(value.detach())
             else:
                 what = f"gives a {list(x.shape)} of {x.dtype} the values of a {list(value.shape)} of {value.dtype}"

@@ -234,11 +234,17 @@ BESIDE = {
 }
 
 
+@pytest.mark.parametrize("branch", [False, True])
 @pytest.mark.parametrize("name", BESIDE)
-def test_a_mask_beside_other_indices(name):
+def test_a_mask_beside_other_indices(name, branch):
+    def function(m, x, chosen):
+        if branch and x.sum() > 0:
+            x = x + 1
+        return BESIDE[name](m, x, chosen)
+
     x = torch.arange(12.0).reshape(3, 4) + 1
-    x[1, 0] = -1
-    model = CallsWithSelf(BESIDE[name], mask=TRUE.clone())
+    x[1, 0] = -3
+    model = CallsWithSelf(function, mask=TRUE.clone())
     with warnings.catch_warnings(action="ignore"):
         program = npusim.compile(model, (x, TRUE), dtype="float32")
     session = npusim.Session(program)

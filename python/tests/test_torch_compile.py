@@ -145,6 +145,25 @@ def test_changes_in_place_and_views():
             x.add_(X), y.add_(X)
 
 
+@pytest.mark.parametrize("parts", [("unsafe_chunk", 2), ("unsafe_split", 2), ("unsafe_split_with_sizes", [1, 2])])
+@pytest.mark.parametrize("way", ["method", "function", "operator"])
+def test_parts_that_are_views_without_saying_so(parts, way):
+    name, sizes = parts
+    call = {"method": getattr(torch.Tensor, name), "function": getattr(torch, name)}.get(way, getattr(torch.ops.aten, name))
+
+    def function(x):
+        y = x + 1
+        call(x, sizes)[0].mul_(3)
+        call(y, sizes)[1].add_(x[0])
+        return y, x * 1
+
+    x = torch.arange(3.0) + 1
+    other = x.clone()
+    for a, b in zip(compiled(function)(x), function(other), strict=True):
+        assert torch.equal(a, b)
+    assert torch.equal(x, other)
+
+
 def test_what_npusim_refuses_is_left_to_eager(caplog):
     def forward(x):
         return torch.linalg.eigvalsh(x @ x.T) + 1
