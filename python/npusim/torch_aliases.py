@@ -22,6 +22,7 @@ ATEN = torch.ops.aten
 RESHAPE_ALIAS = (ATEN._reshape_alias, ATEN._reshape_alias.default)
 FOLLOWED = 'What helps: torch.compile(model, backend="npusim"), whose tracer follows torch.func'
 RESIZES = (ATEN.resize_.default, ATEN.resize_as_.default)
+OVERLAPPING = {ATEN.unfold.default, ATEN.as_strided.default}  # views that may show an element more than once
 NO_WRITES = {ATEN.detach_.default}  # of elements
 WEIGHTS = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
 
@@ -156,7 +157,7 @@ def separated(program: torch.export.ExportedProgram) -> torch.export.ExportedPro
     for part in parts_of(module):
         for node in [node for node in part.graph.nodes if _is_spelled(node)]:
             with part.graph.inserting_before(node):
-                SPELLED[node.target](part.graph, node)
+                SPELLED.get(node.target, _address_part)(part.graph, node)
     for node in [node for node in module.graph.nodes if node.name in twins]:
         with module.graph.inserting_before(node):
             node.args = (node.args[0], call(module.graph, ATEN.clone.default, node.args[1]), *node.args[2:])
@@ -199,6 +200,8 @@ def _is_spelled(node: torch.fx.Node) -> bool:
     place values decide, which PyTorch cannot take apart. Or writes by an operator that PyTorch has no form without writes of."""
     if node.target == ATEN.item.default:
         return not isinstance(innermost(node.args[0].meta["val"]).storage_offset(), int)
+    if _is_part_of_overlapping(node):
+        return True
     if node.target == ATEN.unfold.default:
         return is_written(node)
     if node.target == ATEN.as_strided.default:
@@ -210,6 +213,31 @@ def _is_spelled(node: torch.fx.Node) -> bool:
     to, source = node.args[0].meta["val"], node.args[1]
     value = source.meta["val"] if isinstance(source, torch.fx.Node) else source
     return not isinstance(value, torch.Tensor) or value.shape != to.shape or value.dtype != to.dtype
+
+
+def _is_part_of_overlapping(node: torch.fx.Node) -> bool:
+    """Whether something is written through a view of windows that overlap, or of addressed memory, which shows no element
+    twice itself: PyTorch would write all of the windows back."""
+    value, windows = node.meta.get("val"), _shown_by(node)
+    if not isinstance(value, torch.Tensor) or windows is None:
+        return False
+    while windows.target not in OVERLAPPING:
+        windows = _shown_by(windows)
+        if windows is None:
+            return False
+    owner = owner_of(node)
+    numbers = (*value.shape, *value.stride(), value.storage_offset())
+    known = all(isinstance(number, int) for number in numbers) and value.dtype == owner.meta["val"].dtype
+    return known and shows_twice(windows.meta["val"]) and not shows_twice(value) and is_written(node)
+
+
+def _shown_by(node: torch.fx.Node) -> torch.fx.Node | None:
+    """What a call that writes nothing gives a view of, alone or in a list; None where it gives none."""
+    made = node.args[0] if node.target is operator.getitem else node
+    op = made.target if isinstance(made, torch.fx.Node) else None
+    if not isinstance(op, torch._ops.OpOverload) or op._schema.is_mutable or not made.args or not _is_alias(op):
+        return None
+    return made.args[0]
 
 
 def is_written(node: torch.fx.Node) -> bool:
@@ -331,6 +359,12 @@ def _address(graph: torch.fx.Graph, node: torch.fx.Node) -> None:
     first = argument(node, "storage_offset")
     first = innermost(node.args[0].meta["val"]).storage_offset() if first is None else first
     node.args, node.kwargs = (owner_of(node), argument(node, "size"), argument(node, "stride"), first), {}
+
+
+def _address_part(graph: torch.fx.Graph, node: torch.fx.Node) -> None:
+    value = innermost(node.meta["val"])
+    places = (list(value.shape), list(value.stride()), value.storage_offset())
+    node.target, node.args, node.kwargs = ATEN.as_strided.default, (owner_of(node), *places), {}
 
 
 def _unfold(graph: torch.fx.Graph, node: torch.fx.Node) -> None:

@@ -3,6 +3,7 @@ and npusim's passes ask, as the tracer's values answer, what a write reaches."""
 
 from __future__ import annotations
 
+import contextlib
 import operator
 from typing import Any
 
@@ -46,11 +47,12 @@ def _remember(node: Node) -> None:
     if not tensors:
         return
     mode = tensors[0].fake_mode
+    sizes = mode.shape_env.ignore_fresh_unbacked_symbols() if mode.shape_env else contextlib.nullcontext()
 
     def value_of(one: Node) -> Any:  # a call may give what it is given another shape
         return pytree.tree_map_only(FakeTensor, lambda value: value.detach(), one.meta.get("val"))
 
-    with mode:
+    with mode, sizes:
         args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), value_of)
         try:
             made = node.target(*args, **kwargs)  # type: ignore[operator]
@@ -68,7 +70,8 @@ def _shows(value: Any, known: set[int]) -> bool:
 
 
 def _is_same(one: Any, other: Any) -> bool:
-    """Of one shape; of where in its memory it begins a file says nothing."""
+    """Of one shape, whose symbols have one name; of where in its memory it begins a file says nothing."""
     if not isinstance(one, FakeTensor) or not isinstance(other, FakeTensor):
         return type(one) is type(other)
-    return one.dtype == other.dtype and one.shape == other.shape and one.stride() == other.stride()
+    extents = [[str(extent) for extent in (*value.shape, *value.stride())] for value in (one, other)]
+    return one.dtype == other.dtype and extents[0] == extents[1]

@@ -76,6 +76,17 @@ def test_nested():
     check(nested, X.abs(), others=[(-X.abs(),), (X * 0 + 0.01,)])
 
 
+def test_a_branch_may_write_at_known_places():
+    def written(x):
+        y = x * 1
+        y[0].add_(1)
+        y[:, 1:3] = 2
+        y.diagonal().mul_(3)
+        return y
+
+    check(lambda linear, x: torch.cond(x.sum() > 0, written, lambda x: x - 1, (x,)), X.abs(), others=[(-X.abs(),)])
+
+
 def test_what_a_branch_may_not_do():
     def branch(yes, no):
         return lambda linear, x: torch.cond(x.sum() > 0, yes, no, (x,))

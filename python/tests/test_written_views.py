@@ -83,6 +83,43 @@ def test_what_is_in_no_window_stays(where: str, write: str) -> None:
                 check(function, x, torch.randn(shape) if where == "buffer" else None)
 
 
+# Views that show elements more than once, and parts of them that show each once.
+OVERLAPPING: dict[str, Callable[[Any], Any]] = {
+    "unfold": lambda t: t.unfold(1, 3, 1),
+    "two": lambda t: t.unfold(0, 2, 1).unfold(1, 3, 2),
+    "as_strided": lambda t: t.as_strided((3, 4), (1, 1), 2),
+    "turned": lambda t: t.unfold(1, 2, 1).permute(2, 0, 1),
+    "expand": lambda t: t.unsqueeze(2).expand(4, 6, 3),
+}
+PARTS: dict[str, Callable[[Any], Any]] = {
+    "first": lambda w: w[..., 0],
+    "last window": lambda w: w.select(1, -1),
+    "one": lambda w: w[1:2].select(1, 1),
+    "element": lambda w: w.flatten()[-1:] if w.is_contiguous() else w[(-1,) * w.dim()],
+    "of a list": lambda w: w.unbind(-1)[1],
+    "parts of a part": lambda w: w[..., 1].narrow(0, 0, 2)[1],
+}
+
+
+@pytest.mark.parametrize("where", ["argument", "clone", "buffer"])
+@pytest.mark.parametrize("windows", OVERLAPPING)
+def test_parts_of_windows_that_overlap(where: str, windows: str) -> None:
+    for part in PARTS.values():
+        for shape, turned in (((4, 6), False), ((6, 4), True)):
+            x = torch.randn(shape).t() if turned else torch.randn(shape)
+
+            def function(t: Any, part: Any = part) -> None:
+                part(OVERLAPPING[windows](t)).mul_(3)
+                part(OVERLAPPING[windows](t.mul_(2))).add_(t[0, 0] * 1)
+
+            try:
+                check(on(where, function), x, x.clone() if where == "buffer" else None)
+            except npusim.UnsupportedError as error:
+                assert "view that shows an element more than once" in str(error), error
+                shown = part(OVERLAPPING[windows](torch.arange(24.0).reshape(4, 6)))
+                assert shown.unique().numel() < shown.numel(), (windows, error)
+
+
 @pytest.mark.parametrize("where", ["argument", "clone", "buffer"])
 @pytest.mark.parametrize("view", VIEWS)
 def test_views_behind_writes(where: str, view: str) -> None:
