@@ -104,20 +104,19 @@ PARTS: dict[str, Callable[[Any], Any]] = {
 @pytest.mark.parametrize("where", ["argument", "clone", "buffer"])
 @pytest.mark.parametrize("windows", OVERLAPPING)
 def test_parts_of_windows_that_overlap(where: str, windows: str) -> None:
-    for part in PARTS.values():
-        for shape, turned in (((4, 6), False), ((6, 4), True)):
-            x = torch.randn(shape).t() if turned else torch.randn(shape)
+    for i, part in enumerate(PARTS.values()):
+        x = torch.randn(6, 4).t() if i % 2 else torch.randn(4, 6)
 
-            def function(t: Any, part: Any = part) -> None:
-                part(OVERLAPPING[windows](t)).mul_(3)
-                part(OVERLAPPING[windows](t.mul_(2))).add_(t[0, 0] * 1)
+        def function(t: Any, part: Any = part) -> None:
+            part(OVERLAPPING[windows](t)).mul_(3)
+            part(OVERLAPPING[windows](t.mul_(2))).add_(t[0, 0] * 1)
 
-            try:
-                check(on(where, function), x, x.clone() if where == "buffer" else None)
-            except npusim.UnsupportedError as error:
-                assert "view that shows an element more than once" in str(error), error
-                shown = part(OVERLAPPING[windows](torch.arange(24.0).reshape(4, 6)))
-                assert shown.unique().numel() < shown.numel(), (windows, error)
+        try:
+            check(on(where, function), x, x.clone() if where == "buffer" else None)
+        except npusim.UnsupportedError as error:
+            assert "view that shows an element more than once" in str(error), error
+            shown = part(OVERLAPPING[windows](torch.arange(24.0).reshape(4, 6)))
+            assert shown.unique().numel() < shown.numel(), (windows, error)
 
 
 @pytest.mark.parametrize("where", ["argument", "clone", "buffer"])
