@@ -82,21 +82,33 @@ void combine_run(typename How::Element* memory, int64_t step, const typename How
   for (int64_t i = 0; i < n; ++i) How::combine(memory[i * step], lanes[i]);
 }
 
+// Points with a value each. Held here is what stores of integers might change for all the compiler knows, and a value is
+// a place at once in a vector of numbers (`dense`).
+template <class How, bool dense>
+void combine_points(const CombineTile& c, typename How::Element* memory, const typename How::Lane* lanes,
+                    const int64_t* values) {
+  const auto extent = static_cast<uint64_t>(c.extent);
+  const int64_t n = c.columns, apart = c.values_column, step = c.column_step, stride = c.stride;
+  for (int64_t i = 0; i < n; ++i) {
+    const int64_t value = values[dense ? i : i * apart];
+    if (static_cast<uint64_t>(value) >= extent) {
+      c.trap->index(index_as_given(value, c.added), c.extent);
+      continue;
+    }
+    How::combine(memory[dense ? value : value * stride + i * step], lanes[i]);
+  }
+}
+
 template <class How>
 void combine_tile(const CombineTile& c) {
   const auto extent = static_cast<uint64_t>(c.extent);
+  const bool dense = c.values_column == 1 && c.column_step == 0 && c.stride == 1;
   for (int64_t r = 0; r < c.rows; ++r) {
     auto* memory = reinterpret_cast<typename How::Element*>(c.memory) + r * c.row_step;
     const auto* lanes = reinterpret_cast<const typename How::Lane*>(c.lanes) + r * c.lanes_row;
     const int64_t* values = c.values ? c.values + r * c.values_row : nullptr;
     if (values && c.values_column != 0) {
-      for (int64_t i = 0; i < c.columns; ++i) {
-        const int64_t value = values[i * c.values_column];
-        if (static_cast<uint64_t>(value) >= extent)
-          c.trap->index(index_as_given(value, c.added), c.extent);
-        else
-          How::combine(memory[value * c.stride + i * c.column_step], lanes[i]);
-      }
+      dense ? combine_points<How, true>(c, memory, lanes, values) : combine_points<How, false>(c, memory, lanes, values);
       continue;
     }
     if (values) {
