@@ -14,6 +14,7 @@ namespace npusim::cpu {
 namespace {
 
 constexpr int64_t most_taps = 1 << 20, most_rows = 4096, most_along = 4096, longest_line = 4096, least_line = 8;
+constexpr int64_t long_window = 128;  // from where on a line of one window is long enough
 constexpr int64_t most_places = std::numeric_limits<int32_t>::max();
 // What a file may ask of whoever opens it: entries of a table, operations of one entry, each counted as often as it is
 // used, and parts of a condition or a place.
@@ -283,13 +284,89 @@ class Matcher {
     }
     return step <= high - low;
   }
+  bool looks_for_places() const {
+    const auto reduces = [](const Expr& e) { return e.op == ExprOp::reduce; };
+    return std::count_if(k_.exprs.begin(), k_.exprs.end(), reduces) > 1;
+  }
   // Of few taps of many channels: a line of windows has too little to do.
   bool loops_are_as_good() const {
     constexpr int64_t few = 16;
     int64_t taps = 1;
     for (const WindowDim& dim : w_.dims) taps *= dim.size;
-    const auto reduces = [](const Expr& e) { return e.op == ExprOp::reduce; };
-    return taps < few && std::count_if(k_.exprs.begin(), k_.exprs.end(), reduces) == 1;
+    return taps < few && !looks_for_places();
+  }
+
+  // Two dimensions as one, of which the second does not slide; nullopt: it has too many taps.
+  std::optional<WindowDim> joined(const WindowDim& a, const WindowDim& b) const {
+    if (b.over >= 0 || a.size > most_along / b.size || indices(a) > most_entries / (a.size * b.size))
+      return std::nullopt;
+    const auto sums = [](const std::vector<int64_t>& first, const std::vector<int64_t>& second) {
+      std::vector<int64_t> all;
+      for (int64_t x : first)
+        for (int64_t y : second)
+          all.push_back(x == WindowDim::outside || y == WindowDim::outside ? WindowDim::outside : x + y);
+      return all;
+    };
+    return WindowDim{a.over, a.size * b.size, sums(a.address, b.address), sums(a.place, b.place)};
+  }
+  // Of a window that does not slide: along which dimension of the space others are near it, of those the nearest; none
+  // where each is long.
+  std::optional<size_t> nearest(const WindowDim& x) const {
+    std::optional<size_t> line;
+    for (size_t d = 0; d < outer_ && x.size < long_window; ++d)
+      if (w_.strides[d] > 0 && w_.strides[d] <= 2 * x.size && w_.space[d] > 1 && w_.space[d] <= most_entries / x.size &&
+          (!line || w_.strides[d] < w_.strides[*line]))
+        line = d;
+    return line;
+  }
+  // Whether windows are whole lines of memory or several, so that their last dimensions are one that is evenly apart.
+  // Only where places are looked for: else loops take such rows as they are.
+  bool lies_whole() {
+    if (!looks_for_places()) return false;
+    WindowDim x = w_.dims.back();
+    int64_t rows = 1;
+    for (const WindowDim& dim : w_.dims) rows *= dim.size;
+    for (size_t t = w_.dims.size() - 1; t-- > 0; ++joins_) {
+      auto more = joined(w_.dims[t], x);
+      if (!more || !lies_along(*more, indices(*more))) break;
+      x = std::move(*more);
+    }
+    if (joins_ == 0 || rows / x.size > most_rows) return false;
+    if (x.over < 0) {
+      place_line(x);
+    } else {
+      w_.line = static_cast<size_t>(x.over);
+      for (size_t t = 0; t + joins_ + 1 < w_.dims.size(); ++t)
+        if (w_.dims[t].over == x.over) return false;
+      if (w_.strides[w_.line] != 0) return false;
+    }
+    whole_ = std::move(x);
+    return true;
+  }
+  // Lines of neighbours, or of one window each: then a dimension of extent 1 is added to the space.
+  void place_line(WindowDim& x) {
+    if (const auto line = nearest(x)) {
+      WindowDim slid{static_cast<int>(*line), x.size, {}, {}};
+      for (int64_t o = 0; o < w_.space[*line]; ++o)
+        for (int64_t tap : x.address)
+          slid.address.push_back(tap == WindowDim::outside ? tap : tap + o * w_.strides[*line]);
+      if (lies_along(slid, w_.space[*line])) {
+        x = std::move(slid);
+        w_.line = *line, w_.strides[*line] = 0;
+        return;
+      }
+    }
+    w_.line = outer_, x.over = static_cast<int>(outer_);
+    w_.space.push_back(1), w_.strides.push_back(0);
+  }
+  // The last dimensions as the one that lies_whole() found, places with them.
+  void join_dims() {
+    WindowDim x = w_.dims.back();
+    for (w_.dims.pop_back(); joins_ > 0; --joins_, w_.dims.pop_back()) x = *joined(w_.dims.back(), x);
+    while (x.place.size() < whole_->address.size())
+      x.place.insert(x.place.end(), x.place.begin(), x.place.begin() + x.size);
+    whole_->place = std::move(x.place);
+    w_.dims.push_back(std::move(*whole_));
   }
 
   bool find_line() {
@@ -297,6 +374,7 @@ class Matcher {
     for (const WindowDim& dim : w_.dims) rows *= dim.size;
     w_.along = true;
     if (rows / w_.dims.back().size <= most_rows && slides_along()) return true;
+    if (lies_whole()) return true;
     if (rows > most_rows) return false;
     // Neighbours in memory side by side, where some dimension of the window does slide.
     w_.along = false;
@@ -344,11 +422,14 @@ class Matcher {
   bool takes_place(int32_t place) {
     if (place_ >= 0) return place == place_;
     place_ = place;
-    w_.place_of.assign(outer_, {});
+    w_.place_of.assign(w_.space.size(), {});
     for (WindowDim& dim : w_.dims) dim.place.assign(dim.address.size(), 0);
     const auto parts = parts_of(place, ExprOp::add);
-    return parts && std::all_of(parts->begin(), parts->end(), [&](int32_t i) { return add_place(i); }) &&
-           w_.fold == WindowFold::max && grows();
+    if (!parts || w_.fold != WindowFold::max ||
+        !std::all_of(parts->begin(), parts->end(), [&](int32_t i) { return add_place(i); }))
+      return false;
+    if (whole_) join_dims();
+    return grows();
   }
   bool add_place(int32_t i) {
     const DimSet set = dims(i);
@@ -408,7 +489,7 @@ class Matcher {
   }
   int32_t load_result(size_t arg, Scalar type) {
     Access a{static_cast<int>(k_.args.size() + arg), 0, row_major_strides(w_.space), {}, {}};
-    a.strides.resize(k_.space.size(), 0);
+    a.strides.resize(outer_), a.strides.resize(k_.space.size(), 0);
     w_.rest.accesses.push_back(std::move(a));
     Expr e{.op = ExprOp::load, .type = type};
     e.integer = static_cast<int64_t>(w_.rest.accesses.size()) - 1;
@@ -477,6 +558,8 @@ class Matcher {
   SlidingWindow w_;
   int32_t fold_ = -1, value_ = -1, inside_ = -1, place_ = -1;
   const Access* access_ = nullptr;
+  size_t joins_ = 0;  // of the last dimensions, which make whole_
+  std::optional<WindowDim> whole_;
 };
 
 }  // namespace

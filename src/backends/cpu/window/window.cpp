@@ -121,7 +121,7 @@ class WindowStep final : public BoundStep {
       const KernelArg& arg = k.args[static_cast<size_t>(s.access.arg)];
       if (e.op != ExprOp::load || !s.access.guards.empty() || !s.access.terms.empty() || arg.updates >= 0) return;
       for (size_t d = 0; d < strides.size(); ++d)
-        if (s.access.strides[d] != strides[d] && w_.space[d] > 1) return;
+        if (w_.space[d] > 1 && s.access.strides[d] != strides[d]) return;
       const auto from = static_cast<size_t>(k.accesses[static_cast<size_t>(e.integer)].arg);
       const bool is_top = from == k.args.size() - 2, is_place = from == k.args.size() - 1;
       if (!(is_top && arg.dtype == DType::f32 && !top) && !(is_place && arg.dtype == DType::i64 && !place)) return;

@@ -38,6 +38,9 @@ Side shared(int64_t extent, int64_t count) {
   return side;
 }
 
+// One window of all.
+Side whole(int64_t extent) { return even(extent, extent, 1, 1, 0); }
+
 Kernel kernel_of(const Form& f) {
   const int n = static_cast<int>(f.sides.size());
   Shape space{f.channels}, image{f.channels}, result{f.channels};
@@ -113,6 +116,10 @@ TEST(Windows, AreThoseOfTheInterpreter) {
       Form f{.channels = one(1, 9), .kind = static_cast<Kind>(one(0, 2))};
       for (int64_t sides = one(1, 3), side = 0; side < sides; ++side) {
         const int64_t extent = one(1, side == 0 ? 20 : 6);
+        if (side > 0 && one(0, 3) == 0) {
+          f.sides.push_back(whole(extent));
+          continue;
+        }
         if (one(0, 3) == 0) {
           f.sides.push_back(shared(extent, one(1, extent + 2)));
           continue;
@@ -146,6 +153,29 @@ TEST(Windows, AreThoseOfPools) {
         EXPECT_TRUE(run_as_interpreted({{few, many}, 9, kind, DType::bf16, true, true}, seed, 2));
         // Of few taps of channels side by side loops are as good, but for their places.
         EXPECT_EQ(run_as_interpreted({{few, few}, 32, kind, DType::f32, true}, seed, 2), kind == Kind::place);
+      }
+  });
+}
+
+// Windows that are whole lines of memory, of which the place counts: as one long line each, or beside their neighbours.
+TEST(Windows, OfWholeLinesAreRuns) {
+  on_every_instruction_set([] {
+    for (const DType dtype : {DType::f32, DType::bf16})
+      for (const unsigned seed : {1u, 2u, 4u}) {
+        const auto is_one = [&](std::vector<Side> sides, int64_t channels) {
+          return run_as_interpreted({std::move(sides), channels, Kind::place, dtype, false, seed == 2}, seed, 2);
+        };
+        EXPECT_TRUE(is_one({whole(20), whole(30)}, 5));
+        EXPECT_TRUE(is_one({whole(7), whole(7)}, 70));
+        EXPECT_FALSE(is_one({whole(70), whole(70)}, 2));  // more than a line holds
+        EXPECT_TRUE(is_one({shared(17, 5), whole(8)}, 3));
+        EXPECT_TRUE(is_one({shared(56, 3), whole(14)}, 3));
+        EXPECT_TRUE(is_one({even(12, 4, 4, 1, 0), whole(9)}, 4));
+        EXPECT_TRUE(is_one({even(12, 4, 3, 1, 0), whole(40)}, 4));
+        EXPECT_TRUE(is_one({even(9, 3, 2, 1, 1), whole(6)}, 4));
+        EXPECT_TRUE(is_one({whole(5), whole(6), whole(7)}, 3));
+        EXPECT_TRUE(is_one({shared(5, 3), even(6, 2, 2, 1, 0), whole(7)}, 3));
+        EXPECT_TRUE(is_one({shared(8, 3), whole(20), whole(8)}, 2));
       }
   });
 }
