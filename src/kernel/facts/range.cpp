@@ -7,23 +7,6 @@
 namespace npusim {
 namespace {
 
-std::optional<Range> element_range(DType dtype) {
-  switch (dtype) {
-    case DType::boolean:
-      return Range{0, 1};
-    case DType::u8:
-      return Range{0, 255};
-    case DType::i8:
-      return Range{-128, 127};
-    case DType::i16:
-      return Range{-32768, 32767};
-    case DType::i32:
-      return Range{std::numeric_limits<int32_t>::min(), std::numeric_limits<int32_t>::max()};
-    default:
-      return std::nullopt;
-  }
-}
-
 std::optional<Range> hull(std::initializer_list<__int128> values) {
   const __int128 low = std::min(values), high = std::max(values);
   if (low < std::numeric_limits<int64_t>::min() || high > std::numeric_limits<int64_t>::max()) return std::nullopt;
@@ -54,8 +37,26 @@ std::optional<Range> binary_range(ExprOp op, Range a, Range b) {
   }
 }
 
-// The range of an expression whose operands' ranges are known where they are.
-std::optional<Range> range_of(const Kernel& k, const Expr& e, const std::vector<std::optional<Range>>& known) {
+}  // namespace
+
+std::optional<Range> element_range(DType dtype) {
+  switch (dtype) {
+    case DType::boolean:
+      return Range{0, 1};
+    case DType::u8:
+      return Range{0, 255};
+    case DType::i8:
+      return Range{-128, 127};
+    case DType::i16:
+      return Range{-32768, 32767};
+    case DType::i32:
+      return Range{std::numeric_limits<int32_t>::min(), std::numeric_limits<int32_t>::max()};
+    default:
+      return std::nullopt;
+  }
+}
+
+std::optional<Range> integer_range(const Kernel& k, const Expr& e, const std::vector<std::optional<Range>>& known) {
   const auto operand = [&](size_t n) { return known[static_cast<size_t>(e.in[n])]; };
   switch (e.op) {
     case ExprOp::constant:
@@ -85,8 +86,6 @@ std::optional<Range> range_of(const Kernel& k, const Expr& e, const std::vector<
   }
 }
 
-}  // namespace
-
 std::optional<Range> widened(Range r, int64_t stride, int64_t extent) {
   int64_t far = 0;
   if (__builtin_mul_overflow(stride, extent - 1, &far)) return std::nullopt;
@@ -104,7 +103,7 @@ std::optional<Range> range_of(int64_t offset, const std::vector<int64_t>& coeffs
 std::vector<std::optional<Range>> integer_ranges(const Kernel& k) {
   std::vector<std::optional<Range>> ranges(k.exprs.size());
   for (size_t i = 0; i < k.exprs.size(); ++i)
-    if (k.exprs[i].type == Scalar::i64) ranges[i] = range_of(k, k.exprs[i], ranges);
+    if (k.exprs[i].type == Scalar::i64) ranges[i] = integer_range(k, k.exprs[i], ranges);
   return ranges;
 }
 

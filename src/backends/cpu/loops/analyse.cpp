@@ -5,6 +5,7 @@
 #include <cmath>
 #include <optional>
 
+#include "backends/cpu/loops/integer_lanes.h"
 #include "backends/cpu/loops/place_of_extreme.h"
 #include "kernel/facts/visit.h"
 
@@ -350,6 +351,7 @@ Analysis analyse(const Plan& plan) {
   const Kernel& k = plan.piece.kernel;
   Analysis a;
   const size_t count = k.exprs.size();
+  a.integers = integer_lanes(k);
   a.depends = dependence_of(k);
   for (int stage : a.depends.stage) a.last_stage = std::max(a.last_stage, stage);
   a.uses.resize(count);

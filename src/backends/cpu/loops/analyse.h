@@ -27,7 +27,8 @@ struct Analysis {
   DimSet row = 0;   // the dimensions of the row
   DimSet tile = 0;  // those of the tile
   int last_stage = 0;
-  Dependence depends;  // what comes from a reduction or a scan lies in the tile, and so varies along it
+  IntLane integers = IntLane::i64;  // the lanes of all expressions of type i64
+  Dependence depends;               // what comes from a reduction or a scan lies in the tile, and so varies along it
   // By expression:
   std::vector<int> uses;
   std::vector<int> copies;     // of a load: stores of it as it lies

@@ -6,6 +6,7 @@
 
 #include "backends/cpu/loops/analyse.h"
 #include "backends/cpu/loops/condition.h"
+#include "backends/cpu/loops/integer_lanes.h"
 #include "backends/cpu/loops/search.h"
 
 namespace npusim::cpu {
@@ -158,17 +159,25 @@ void choose_extents(Plan& plan, const Choice& c) {
 }
 
 // A tile's: half as many of chains of wide lanes, so that their registers fit L1, and where the next tile's memory
-// comes there too; more where memory is all that is used, since a tile has its price.
+// comes there too; more where memory is all that is used, and of chains of narrow lanes, since a tile has its price.
 int64_t elements_of(const Kernel& k, Choice& c) {
   if (c.reduces || c.scans) return tile_elements;
+  const int64_t of_integers = lane_bytes(integer_lanes(k));
   int wide = 0, computed = 0;
+  int64_t widest = 1;
   for (const Expr& e : k.exprs) {
+    const int64_t bytes = e.type == Scalar::i64       ? of_integers
+                          : e.type == Scalar::boolean ? 1
+                          : e.type == Scalar::f32     ? 4
+                                                      : 8;
+    widest = std::max(widest, bytes);
     computed += expr_arity(e.op) > 0;
-    wide += expr_arity(e.op) > 0 && (e.type == Scalar::f64 || e.type == Scalar::i64);
+    wide += expr_arity(e.op) > 0 && bytes == 8;
   }
   c.computes = computed > 0, c.alone = computed == 1;
   if (computed <= 1 && in_place_columns(c.extent(c.column())) > 0) return 4 * tile_elements;
-  return wide > 4 || is_large(k) ? tile_elements / 2 : tile_elements;
+  const int64_t elements = tile_elements * std::max<int64_t>(4 / widest, 1);
+  return wide > 4 || is_large(k) ? elements / 2 : elements;
 }
 
 // Whether whole rows are combined with what is there: of such a tile little but indices is in scratch.

@@ -82,8 +82,8 @@ void combine_run(typename How::Element* memory, int64_t step, const typename How
   for (int64_t i = 0; i < n; ++i) How::combine(memory[i * step], lanes[i]);
 }
 
-// Points with a value each. Held here is what stores of integers might change for all the compiler knows, and a value is
-// a place at once in a vector of numbers (`dense`).
+// Points with a value each. Held here is what stores of integers might change for all the compiler knows, and a value
+// is a place at once in a vector of numbers (`dense`).
 template <class How, bool dense>
 void combine_points(const CombineTile& c, typename How::Element* memory, const typename How::Lane* lanes,
                     const int64_t* values) {
@@ -108,7 +108,8 @@ void combine_tile(const CombineTile& c) {
     const auto* lanes = reinterpret_cast<const typename How::Lane*>(c.lanes) + r * c.lanes_row;
     const int64_t* values = c.values ? c.values + r * c.values_row : nullptr;
     if (values && c.values_column != 0) {
-      dense ? combine_points<How, true>(c, memory, lanes, values) : combine_points<How, false>(c, memory, lanes, values);
+      dense ? combine_points<How, true>(c, memory, lanes, values)
+            : combine_points<How, false>(c, memory, lanes, values);
       continue;
     }
     if (values) {

@@ -82,7 +82,7 @@ int Emitter::new_register(Span span, int bytes) {
 InstOperand Emitter::constant(const Expr& e) {
   InstOperand o;
   o.span = Span::one;
-  o.reg = new_register(Span::one, lane_bytes(e.type));
+  o.reg = new_register(Span::one, bytes_of(e.type));
   plan_.constants.push_back({o.reg, e.type, e.number, e.integer});
   return o;
 }
@@ -191,12 +191,13 @@ InstOperand Emitter::load(int32_t i) {
     gather.dst = raw.reg;
     push(gather, mask, span, 0);
   }
-  const TileFn widen = widen_fn(dtype);
+  const bool narrow = e.type == Scalar::i64 && a_.integers != IntLane::i64;
+  const TileFn widen = narrow ? integer_load_fn(dtype, a_.integers) : widen_fn(dtype);
   if (!widen || only_copied(i)) return raw;
   Inst inst;
   inst.fn = widen;
   bind(inst, 0, raw, span);
-  return push(inst, mask, span, lane_bytes(e.type));
+  return push(inst, mask, span, bytes_of(e.type));
 }
 
 // Makes the load a gather from addresses, which are found where their terms vary and no deeper.
@@ -317,7 +318,7 @@ InstOperand Emitter::compute(int32_t i) {
   if (e.op == ExprOp::cast && e.type == Scalar::f32 && a_.drawn[static_cast<size_t>(e.in[0])])
     return drawn(e.in[0], Scalar::f32);
   if (e.op == ExprOp::index) return index(static_cast<int>(e.integer), mask, span);
-  if (e.op == ExprOp::reduce) return value(e.in[0]);  // a row of one element
+  if (is_operand(i)) return value(e.in[0]);
   if (a_.signs[static_cast<size_t>(i)] >= 0) return flip(i, mask, span);
   if (a_.gelus[static_cast<size_t>(i)].x >= 0) return gelu(i, mask, span);
   if (a_.shares[static_cast<size_t>(i)] >= 0) return share(i, mask, span);
@@ -329,24 +330,37 @@ InstOperand Emitter::compute(int32_t i) {
 // One instruction of one expression.
 InstOperand Emitter::plain(int32_t i, DimSet mask, Span span) {
   const Expr& e = expr(i);
-  const Scalar in_type = expr(e.in[0]).type;
   Inst inst;
   unsigned scalars = 0;
   for (int n = 0; n < expr_arity(e.op); ++n) scalars |= bind(inst, n, value(e.in[static_cast<size_t>(n)]), span);
-  if (e.op == ExprOp::select)
-    inst.fn = select_fn(e.type, scalars);
-  else if (e.op == ExprOp::cast)
-    inst.fn = cast_fn(in_type, e.type);
-  else if (e.op == ExprOp::round_to)
-    inst.fn = round_fn(e.dtype, e.type);
-  else if (expr_arity(e.op) == 2)
-    inst.fn = binary_fn(e.op, in_type, scalars);
-  else
-    inst.fn = unary_fn(e.op, in_type);
+  inst.fn = plain_fn(e, scalars);
   if (!inst.fn)
     fail(ErrorKind::internal, "loops: no tile function for {} of type {}", expr_op_name(e.op),
-         static_cast<int>(in_type));
-  return push(inst, mask, span, lane_bytes(e.type));
+         static_cast<int>(expr(e.in[0]).type));
+  return push(inst, mask, span, bytes_of(e.type));
+}
+
+TileFn Emitter::plain_fn(const Expr& e, unsigned scalars) const {
+  const Scalar in_type = expr(e.in[0]).type;
+  if (a_.integers != IntLane::i64 && (e.type == Scalar::i64 || in_type == Scalar::i64))
+    return integer_fn(e, in_type, a_.integers, scalars);
+  if (e.op == ExprOp::select) return select_fn(e.type, scalars);
+  if (e.op == ExprOp::cast) return cast_fn(in_type, e.type);
+  if (e.op == ExprOp::round_to) return round_fn(e.dtype, e.type);
+  return expr_arity(e.op) == 2 ? binary_fn(e.op, in_type, scalars) : unary_fn(e.op, in_type);
+}
+
+// Whether the expression is its operand, as it lies in lanes.
+bool Emitter::is_operand(int32_t i) const {
+  const Expr& e = expr(i);
+  return e.op == ExprOp::reduce ||  // of one element
+         (e.op == ExprOp::round_to && e.type == Scalar::i64 && keeps_lane(e.dtype, a_.integers));
+}
+
+// Whether the lanes that have the value are for this one use alone.
+bool Emitter::is_used_once(int32_t i) const {
+  while (a_.uses[static_cast<size_t>(i)] == 1 && expr(i).op == ExprOp::round_to && is_operand(i)) i = expr(i).in[0];
+  return a_.uses[static_cast<size_t>(i)] == 1;
 }
 
 InstOperand Emitter::index(int d, DimSet mask, Span span) {
@@ -491,11 +505,12 @@ void Emitter::store(const Store& s, DimSet reach) {
   m.store = true;
   if (s.accumulate) m.combine = combine_fn(dtype, s.reduction);
   const bool contiguous = m.in_place;
-  m.in_place = contiguous && !s.accumulate && a_.uses[static_cast<size_t>(s.expr)] == 1;
+  m.in_place = contiguous && !s.accumulate && is_used_once(s.expr);
   add_cost(0.05);
   InstOperand from = value(s.expr);
   const auto source = static_cast<size_t>(s.expr);
-  const TileFn narrow = narrow_fn(dtype);
+  const bool narrow_lanes = expr(s.expr).type == Scalar::i64 && a_.integers != IntLane::i64;
+  const TileFn narrow = narrow_lanes ? integer_store_fn(a_.integers, dtype) : narrow_fn(dtype);
   const bool raw = expr(s.expr).op == ExprOp::load && only_copied(s.expr);
   const DimSet mask = a_.depends.dims[source] | reach;
   if (raw && copy_straight(m, s)) {
@@ -513,7 +528,7 @@ void Emitter::store(const Store& s, DimSet reach) {
     m.in_place = contiguous && !s.accumulate;
   }
   m.reg = from.reg;
-  m.lane_bytes = static_cast<size_t>(lane_bytes(expr(s.expr).type));
+  m.lane_bytes = static_cast<size_t>(bytes_of(expr(s.expr).type));
   m.source_move = from.move;
   if (from.move >= 0 || k_.exprs[source].op == ExprOp::reduce) m.in_place = false;
   if (s.accumulate) take_source(m, s);

@@ -7,7 +7,7 @@
 
 namespace npusim::cpu {
 
-int lane_bytes(Scalar type);
+int lane_bytes(Scalar type);  // of integers: where they are not narrower
 
 // One section after the other; which expressions each computes is decided above (lower.cpp).
 class Emitter {
@@ -31,6 +31,7 @@ class Emitter {
   InstOperand constant(const Expr& e);
   InstOperand push(Inst inst, DimSet mask, Span span, int bytes);
   int new_register(Span span, int bytes);
+  int bytes_of(Scalar type) const { return type == Scalar::i64 ? lane_bytes(a_.integers) : lane_bytes(type); }
   static unsigned bind(Inst& inst, int n, const InstOperand& from, Span span);
 
   Plan& plan_;
@@ -52,6 +53,9 @@ class Emitter {
   bool copy_straight(Move& m, const Store& s);
   InstOperand compute(int32_t i);
   InstOperand plain(int32_t i, DimSet mask, Span span);
+  TileFn plain_fn(const Expr& e, unsigned scalars) const;
+  bool is_operand(int32_t i) const;
+  bool is_used_once(int32_t i) const;
   InstOperand index(int d, DimSet mask, Span span);
   InstOperand fused(int32_t i, DimSet mask, Span span);
   InstOperand choice(int32_t i, DimSet mask, Span span);

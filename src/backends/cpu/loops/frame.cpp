@@ -6,14 +6,27 @@
 namespace npusim::cpu {
 namespace {
 
-void fill(char* at, int64_t bytes, Scalar type, double number, int64_t integer) {
-  const auto n = [&](size_t size) { return bytes / static_cast<int64_t>(size); };
+void fill_integers(char* at, int64_t bytes, int lane, int64_t integer) {
+  const auto n = bytes / lane;
+  switch (lane) {
+    case 1:
+      return std::fill_n(reinterpret_cast<uint8_t*>(at), n, static_cast<uint8_t>(integer)), void();
+    case 2:
+      return std::fill_n(reinterpret_cast<uint16_t*>(at), n, static_cast<uint16_t>(integer)), void();
+    case 4:
+      return std::fill_n(reinterpret_cast<uint32_t*>(at), n, static_cast<uint32_t>(integer)), void();
+    default:
+      return std::fill_n(reinterpret_cast<int64_t*>(at), n, integer), void();
+  }
+}
+void fill(char* at, const Register& reg, Scalar type, double number, int64_t integer) {
+  const auto n = [&](size_t size) { return reg.bytes / static_cast<int64_t>(size); };
   switch (type) {
     case Scalar::boolean:
       std::fill_n(reinterpret_cast<uint8_t*>(at), n(1), static_cast<uint8_t>(integer != 0));
       break;
     case Scalar::i64:
-      std::fill_n(reinterpret_cast<int64_t*>(at), n(8), integer);
+      fill_integers(at, reg.bytes, reg.lane_bytes, integer);
       break;
     case Scalar::f32:
       std::fill_n(reinterpret_cast<float*>(at), n(4), static_cast<float>(number));
@@ -95,7 +108,7 @@ Frame::Frame(const Plan& plan, char* scratch, Trap& trap)
 
 void Frame::fill_constants() {
   for (const Plan::Constant& c : plan_.constants)
-    fill(reg(c.reg), plan_.registers[static_cast<size_t>(c.reg)].bytes, c.type, c.number, c.integer);
+    fill(reg(c.reg), plan_.registers[static_cast<size_t>(c.reg)], c.type, c.number, c.integer);
 }
 
 int64_t Frame::length(int dim, int64_t step) const {
@@ -148,7 +161,7 @@ void Frame::run(void* const* args, const int64_t* begin, const int64_t* end, int
 
 void Frame::run_in_row(Bound& b) {
   for (const Section::Fill& f : b.section->fills)
-    fill(reg(f.reg), plan_.registers[static_cast<size_t>(f.reg)].bytes, f.type, f.number, f.integer);
+    fill(reg(f.reg), plan_.registers[static_cast<size_t>(f.reg)], f.type, f.number, f.integer);
   int changed = -1;
   int64_t tile = 0;
   do run_tile(b, changed, tile++);

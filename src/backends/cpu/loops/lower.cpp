@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "backends/cpu/loops/emit.h"
+#include "backends/cpu/loops/integer_lanes.h"
 #include "backends/cpu/loops/place_of_extreme.h"
 #include "kernel/scalar.h"
 
@@ -196,17 +197,20 @@ void Lowerer::fold(int32_t i) {
     operand(0, expr(d).in[0]);
     bind(inst, 1, value(expr(d).in[1]), whole);
   } else if (!a_.absorbed[static_cast<size_t>(e.in[0])]) {
-    inst.fn = reduce_fn(e.reduction, e.type, inst.fold, wide);
+    const bool narrow = e.type == Scalar::i64 && a_.integers != IntLane::i64;
+    inst.fn = narrow ? integer_extreme_fn(e.reduction == Reduction::max, a_.integers, inst.fold)
+                     : reduce_fn(e.reduction, e.type, inst.fold, wide);
     operand(0, e.in[0]);
   } else {
     inst.fn = summed.op == ExprOp::mul ? sum_of_products_fn(inst.fold, wide) : count_fn(inst.fold);
     for (int n = 0; n < expr_arity(summed.op); ++n) operand(n, summed.in[static_cast<size_t>(n)]);
   }
   const Scalar type = wide ? Scalar::f64 : e.type;
-  inst.dst = new_register(span_of(a_.depends.dims[static_cast<size_t>(i)]), lane_bytes(type));
+  inst.dst = new_register(span_of(a_.depends.dims[static_cast<size_t>(i)]), bytes_of(type));
   constexpr double inf = std::numeric_limits<double>::infinity();
   const double numbers[] = {0, 1, inf, -inf};
-  const int64_t integers[] = {0, 1, std::numeric_limits<int64_t>::max(), std::numeric_limits<int64_t>::min()};
+  const Range held = values_of(a_.integers);
+  const int64_t integers[] = {0, 1, held.high, held.low};
   const auto which = static_cast<size_t>(e.reduction);
   section().fills.push_back({inst.dst, type, numbers[which], integers[which]});
   accumulator_[static_cast<size_t>(i)] = inst.dst;

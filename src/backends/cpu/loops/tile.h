@@ -2,7 +2,7 @@
 //
 // A tile has rows and columns. Registers are rows of `pitch` lanes, a multiple of 16 where anything is computed, so
 // elementwise loops run over whole vectors without tails; what stands in the padding is never observed. Lanes are
-// float, double, int64_t, and uint8_t (0 or 1) for boolean.
+// float, double, int64_t or what of it a kernel's integers need (IntLane), and uint8_t (0 or 1) for boolean.
 #pragma once
 #include <atomic>
 #include <cstddef>
@@ -52,6 +52,12 @@ struct TileCall {
   const void* extra = nullptr;
   Trap* trap = nullptr;
 };
+
+// How integers lie in lanes: by their low bits, as numbers with a sign or without.
+enum class IntLane : uint8_t { i64, u8, i8, i16, i32 };
+inline int lane_bytes(IntLane lane) {
+  return lane == IntLane::i64 ? 8 : lane == IntLane::i32 ? 4 : lane == IntLane::i16 ? 2 : 1;
+}
 
 inline bool is_comparison(ExprOp op) {
   return op == ExprOp::eq || op == ExprOp::ne || op == ExprOp::lt || op == ExprOp::le;
@@ -119,6 +125,16 @@ enum class Places : uint8_t { affine, masked, lanes };
 // masked ones which points count; dst is the place so far. Of equal elements the first place counts, of NaN the first
 // or the last.
 TileFn place_fn(bool highest, Scalar type, Fold fold, bool last_nan, Places form);
+
+// Of integers in lanes narrower than i64. Those of `x` are of that expression, whose first operand is of `operand`.
+TileFn integer_fn(const Expr& x, Scalar operand, IntLane lane, unsigned scalars);
+TileFn integer_load_fn(DType dtype, IntLane lane);                 // from memory; null where lanes are as wide
+TileFn integer_store_fn(IntLane lane, DType dtype);                // to memory, likewise
+TileFn integer_extreme_fn(bool highest, IntLane lane, Fold fold);  // as reduce_fn()
+// Whether rounding to the dtype leaves all bits of a lane as they are.
+inline bool keeps_lane(DType dtype, IntLane lane) {
+  return lane != IntLane::i64 && static_cast<int>(dtype_size(dtype)) >= lane_bytes(lane);
+}
 
 // The functions by lane type, one file each; the ones above choose among them.
 TileFn float_unary_fn(ExprOp op);
