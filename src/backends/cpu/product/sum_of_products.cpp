@@ -14,8 +14,9 @@
 namespace npusim::cpu {
 namespace {
 
-// Rows, columns and terms from which loops are slower; windows of convolutions are more to pack.
-constexpr int64_t least = 2, least_with_guards = 4;
+// Rows, columns and terms from which loops are slower. Windows of convolutions are more to pack, which loops make up
+// for along long lines of doubles; their integers they multiply more slowly.
+constexpr int64_t least = 2, least_of_long_lines = 4, long_line = 32;
 
 // Whether a guard holds wherever another does.
 bool follows(const Guard& guard, const Guard& from) {
@@ -131,6 +132,14 @@ std::vector<int64_t> strides_of_sums(const ProductAxes& axes, size_t rank) {
   return strides;
 }
 
+int64_t enough_terms(const SumOfProducts& s, Scalar type) {
+  const Axis& longer = s.axes.rows.size() > s.axes.columns.size() ? s.axes.rows : s.axes.columns;
+  const bool windows = !s.a.guards.empty() || !s.b.guards.empty();
+  return windows && type == Scalar::f64 && !longer.extents.empty() && longer.extents.back() >= long_line
+             ? least_of_long_lines
+             : least;
+}
+
 }  // namespace
 
 std::optional<SumOfProducts> match_sum_of_products(const Kernel& k) {
@@ -159,8 +168,8 @@ std::optional<SumOfProducts> match_sum_of_products(const Kernel& k) {
   const auto axis = [&](std::vector<int> dims) { return make_axis(k.space, std::move(dims)); };
   sums.axes = {axis(batch), axis(rows), axis(columns), axis(depth)};
   const ProductAxes& x = sums.axes;
-  const int64_t enough = sums.a.guards.empty() && sums.b.guards.empty() ? least : least_with_guards;
-  if (std::min({x.rows.size(), x.columns.size(), x.depth.size()}) < enough) return std::nullopt;
+  if (std::min({x.rows.size(), x.columns.size(), x.depth.size()}) < enough_terms(sums, first->type))
+    return std::nullopt;
   arrange(k, sums);
   return operands;
 }

@@ -199,6 +199,21 @@ TEST(WideProducts, OfConvolutions) {
 }
 
 // An image that a condition cuts off within its memory.
+// Of doubles along long lines loops are as good.
+TEST(WideProducts, OfConvolutionsOfFewChannels) {
+  for (const DType dtype : {DType::f64, DType::i64, DType::i32})
+    for (const int64_t in : {1, 2})
+      for (const int64_t out : {2, 3})
+        for (const int64_t stride : {1, 2}) {
+          ConvForm f{.in = in, .out = out, .height = 5, .width = 14, .stride = stride, .dtype = dtype};
+          f.groups = 5, f.pad = 2, f.taps = 5;
+          expect_as_interpreted(f, 2);
+          f.special = dtype == DType::f64, f.products = true, f.channels_last = stride == 2;
+          expect_as_interpreted(f, 1);
+        }
+  expect_as_interpreted({.in = 2, .out = 2, .height = 4, .width = 40, .dtype = DType::i64}, 1);
+}
+
 TEST(WideProducts, OfWhatIsWithinACondition) {
   KernelBuilder k({6, 30, 40}, 1);
   const int a = k.input({DType::f64, {6, 40}}), b = k.input({DType::f64, {30, 40}});
