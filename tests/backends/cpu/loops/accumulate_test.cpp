@@ -33,6 +33,24 @@ TEST(Accumulate, CombinesAsTheInterpreterDoes) {
       }
 }
 
+// Points of a vector, each with an element of its own, as numbers are counted.
+TEST(Accumulate, CombinesPointsOfAVector) {
+  Check check;
+  check.special = {std::nan(""), -0.0, std::numeric_limits<double>::infinity()};
+  for (int dtype = 0; dtype < dtype_count; ++dtype)
+    for (const DType index : {DType::i64, DType::i32, DType::u8})
+      for (const int64_t count : {1, 15, 90, 2500}) {
+        const auto type = static_cast<DType>(dtype);
+        KernelBuilder b({count});
+        const int old = b.input({type, {6}});
+        const Coord at[] = {b.load_broadcast(b.input({index, {count}}))};
+        const Ex x = b.load_broadcast(b.input({type, {count}}));
+        b.store(b.output({type, {6}}, old), at, x, static_cast<Reduction>(count % 4));
+        check.seed = static_cast<unsigned>(dtype * 8 + count);
+        check_kernel_runs(b.finish("points"), check);
+      }
+}
+
 // Columns that threads share, and rows that combine at places of their own.
 TEST(Accumulate, SharesWhatDoesNotMeet) {
   for (const DType dtype : {DType::f32, DType::i64, DType::u8})
@@ -90,15 +108,16 @@ TEST(Accumulate, CutsAndKeeps) {
 }
 
 TEST(Accumulate, TrapsOutsideTheDimension) {
-  const Kernel k = combining(DType::f32, DType::f32, Reduction::max, 3, 2, 4, false);
-  for (const int64_t bad : {-1, 4}) {
-    Check check;
-    Memory memory = random_arguments(k, check);
-    for (int64_t i = 0; i < 3; ++i) store_int(memory[1].data(), DType::i64, i, i == 1 ? bad : 0);
-    Loops loops(k, 1);
-    EXPECT_FALSE(loops.run(pointers(k, memory).data()));
-    EXPECT_EQ(loops.trap_message(), fmt::format("index {} is out of range for a dimension of 4", bad));
-  }
+  for (const bool points : {false, true})
+    for (const int64_t bad : {-1, 4}) {
+      const Kernel k = combining(DType::f32, DType::f32, Reduction::max, 3, points ? 1 : 2, 4, points);
+      Check check;
+      Memory memory = random_arguments(k, check);
+      for (int64_t i = 0; i < 3; ++i) store_int(memory[1].data(), DType::i64, i, i == 1 ? bad : 0);
+      Loops loops(k, 1);
+      EXPECT_FALSE(loops.run(pointers(k, memory).data()));
+      EXPECT_EQ(loops.trap_message(), fmt::format("index {} is out of range for a dimension of 4", bad));
+    }
 }
 
 }  // namespace
