@@ -94,6 +94,8 @@ def lgamma(self: Tensor) -> Tensor:
     if _real(self) == torch.float64:  # which has digits to lose beside the zeros 1 and 2
         above, below = (_series(terms, z - 0.5) for terms in LGAMMA_BETWEEN)
         found = torch.where(z <= 2.5, (z - 1) * (z - 2) * above / below, found)
+    else:  # where less than this is left of the sum: no other float is so near to one of them
+        found = torch.where(found.abs() < 1e-12, 0.0, found)
     apart = x - x.round()
     reflected = math.log(math.pi) - (_series(SINE, apart * apart) * apart).abs().log() - found
     return torch.where(x.isinf(), math.inf, torch.where(x < 0.5, reflected, found)).to(_real(self))

@@ -43,6 +43,11 @@ def test_lgamma_beside_its_zeros():
     agree(lambda v: torch.lgamma(v) / distance.clamp(min=1e-300), x, 1e-14)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int32], ids=str)
+def test_zeros_of_lgamma(dtype):
+    agree(torch.lgamma, torch.tensor([1, 2] * 11, dtype=dtype), 0)
+
+
 def test_the_inverse_error_function():
     tails = 1 - torch.logspace(-15, -1, 50, dtype=torch.float64)
     y = torch.cat(
