@@ -39,15 +39,16 @@ constexpr OpRecord gelu_record() {
   return record;
 }
 
-Ex elu(Ex x, Ex alpha, Ex scale, Ex input_scale) {
-  return select(x < 0, expm1(x * input_scale) * (alpha * scale), x * scale);
+// Without the products that are none, which take their time of numbers below normal ones.
+Ex times(Ex x, double factor) { return factor == 1 ? x : x * literal(x, factor); }
+
+Ex elu(Ex x, double alpha, double scale, double input_scale) {
+  const Ex below = expm1(times(x, input_scale));
+  return select(x < 0, alpha == 1 ? times(below, scale) : below * times(literal(x, alpha), scale), times(x, scale));
 }
 
 // scale and alpha as torch.nn.SELU documents them.
-Ex selu(Ex x) {
-  return elu(x, literal(x, 1.6732632423543772848170429916717), literal(x, 1.0507009873554804934193349852946),
-             literal(x, 1.0));
-}
+Ex selu(Ex x) { return elu(x, 1.6732632423543772848170429916717, 1.0507009873554804934193349852946, 1); }
 
 Ex softplus(Ex x, const OpCall& c) {
   const Ex scaled = x * real_attr(x, c, "beta");
@@ -170,7 +171,7 @@ constexpr auto shrink = [](Ex x, const OpCall& c) {
   return select(abs(x) <= bound, 0.0, x);
 };
 constexpr auto three_way_elu = [](Ex x, const OpCall& c) {
-  return elu(x, real_attr(x, c, "alpha"), real_attr(x, c, "scale"), real_attr(x, c, "input_scale"));
+  return elu(x, c.number("alpha"), c.number("scale"), c.number("input_scale"));
 };
 
 constexpr OpRecord records[] = {
@@ -182,9 +183,8 @@ constexpr OpRecord records[] = {
     gelu_record(),
     formula<three_way_elu>("elu(Tensor self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1) -> Tensor"),
     formula<[](Ex x) { return selu(x); }>("selu(Tensor self) -> Tensor"),
-    formula<[](Ex x, const OpCall& c) {
-      return elu(x, real_attr(x, c, "alpha"), literal(x, 1.0), literal(x, 1 / c.number("alpha")));
-    }>("celu(Tensor self, Scalar alpha=1.) -> Tensor"),
+    formula<[](Ex x, const OpCall& c) { return elu(x, c.number("alpha"), 1, 1 / c.number("alpha")); }>(
+        "celu(Tensor self, Scalar alpha=1.) -> Tensor"),
     formula<[](Ex x, const OpCall& c) { return leaky_relu(x, scalar_attr(x, c, "negative_slope")); }>(
         "leaky_relu(Tensor self, Scalar negative_slope=0.01) -> Tensor"),
     formula<clip>("hardtanh(Tensor self, Scalar min_val=-1, Scalar max_val=1) -> Tensor"),
