@@ -60,6 +60,17 @@ DOUBLE = (
 )  # fmt: skip
 
 
+# Of (a + 1/2) exp(a²) erfc(a), a from 0 to infinity, in powers of (a − 4) / (a + 4).
+ERFCX = (
+    0.6164975593127763, -0.0698105584202786, 0.007689826051305236, 0.03404852712710987, -0.050519533017932654,
+    0.04686641750538871, -0.03316518291015577, 0.01858375769317973, -0.008098866990727597, 0.002515985501149442,
+    -0.0003788868535319125, -9.963047657520589e-05, 7.531154860009314e-05, -1.2193895428795274e-05,
+    -5.612550937829589e-06, 2.844768866151408e-06, 1.4900676901515666e-07, -4.0100968832610424e-07,
+    3.557668900292652e-08, 4.6476461389869754e-08, -8.185889881783484e-09, -3.4963063406699e-09,
+    7.869141887096018e-10,
+)  # fmt: skip
+
+
 def _real(x: Tensor) -> torch.dtype:
     return x.dtype if x.is_floating_point() else torch.get_default_dtype()
 
@@ -106,10 +117,11 @@ def digamma(x: Tensor) -> Tensor:
     w, near = _shifted(z)
     t = z * (z + 9)
     falling = (2 * z + 9) * _series(RISING_SLOPE, t) / _series(RISING, t)
-    square = 1 / (w * w)
-    found = w.log() - 0.5 / w + square * _series(DIGAMMA, square) - torch.where(near, falling, 0.0)
+    inverse = 1 / w.clamp(max=1e100)
+    square = inverse * inverse
+    found = w.log() - 0.5 * inverse + square * _series(DIGAMMA, square) - torch.where(near, falling, 0.0)
     apart = x - x.round()
-    part = apart * apart
+    part = apart.abs().clamp(min=1e-60).square()
     cotangent = _series(COSINE, part) / (_series(SINE, part) * torch.where(apart == 0, math.nan, apart))
     reflected = found - math.pi * cotangent
     at_zero = torch.copysign(torch.full_like(x, math.inf), -x)
@@ -125,11 +137,11 @@ def erfinv(self: Tensor) -> Tensor:
 
 
 def erfcx(x: Tensor) -> Tensor:
-    """exp(x²) erfc(x): for large x a continued fraction, for others as it stands there."""
-    down = x
-    for k in range(8, 0, -1):
-        down = x + 0.5 * k / down
-    return torch.where(x < 10, (x * x).exp() * x.erfc(), 1 / (math.sqrt(math.pi) * down))
+    """exp(x²) erfc(x): of |x| by a polynomial, of which below 0 it is what is missing to 2 exp(x²)."""
+    bounded = x.clamp(min=-30)  # where it is infinite
+    size, below = bounded.abs(), bounded.clamp(max=0)
+    found = _series(ERFCX, 1 - 8 / (size + 4)) / (size + 0.5)
+    return torch.where(x < 0, 2 * (below * below).exp() - found, found)
 
 
 SPECIAL = {
