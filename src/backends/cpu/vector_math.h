@@ -88,8 +88,9 @@ HWY_INLINE V scale_normal(D d, V p, V n) {
 #endif
 }
 
-// p · 2^n for p in [1/2, 2] and integral n in [-151, 129] or NaN. A processor takes a hundred cycles for a result below
-// normal numbers; those are the bits of the nearest integer to p · 2^(n + 149).
+// p · 2^n for p in [1/2, 2], or also in [1, 16] where n >= -125, and integral n in [-151, 129] or NaN. A processor
+// takes a hundred cycles for a result below normal numbers; those are the bits of the nearest integer to p · 2^(n +
+// 149).
 template <class D, class V>
 HWY_INLINE V scale(D d, V p, V n) {
   const auto low = hn::Lt(n, hn::Set(d, -125.0f));
@@ -103,7 +104,7 @@ template <class D, class V>
 HWY_INLINE V expm1_polynomial(D d, V r) {
   const V p = polynomial(d, r, hn::Set(d, 1.9875691500e-4f), 1.3981999507e-3f, 8.3334519073e-3f, 4.1665795894e-2f,
                          1.6666665459e-1f, 5.0000001201e-1f);
-  return hn::MulAdd(p, hn::Mul(r, r), r);
+  return hn::MulAdd(hn::Mul(p, r), r, r);
 }
 // e^r, for the same.
 template <class D, class V>
@@ -124,11 +125,29 @@ HWY_INLINE V rest_by_ln2(D d, V x, V n) {
   return hn::MulAdd(n, hn::Set(d, 2.12194440e-4f), r);
 }
 
-// e^x for x in [-104, 89] or NaN.
+// Products with numbers below normal ones take a processor a hundred cycles. So this is added where they would be
+// nothing in the end, to a number or to a square: without a cost, and without an effect on greater ones.
+inline constexpr float next_to_nothing = 0x1p-40f;
+
+// Beside this number the low bits are the whole part.
+inline constexpr float whole_anchor_of_floats = 0x1.8p23f;
+
+// e^x = part · 2^power for x in [-104, 89] or NaN.
+template <class V>
+struct PartedExp {
+  V part, power;
+};
+template <class D, class V>
+HWY_INLINE PartedExp<V> parted_exp(D d, V x) {
+  const V anchor = hn::Set(d, whole_anchor_of_floats),
+          n = hn::Sub(hn::MulAdd(x, hn::Set(d, 1.44269504f), anchor), anchor);
+  return {exp_polynomial(d, rest_by_ln2(d, x, n)), n};
+}
+// e^x for the same.
 template <class D, class V>
 HWY_INLINE V exp_in_range(D d, V x) {
-  const V n = hn::Round(hn::Mul(x, hn::Set(d, 1.44269504f)));
-  return scale(d, exp_polynomial(d, rest_by_ln2(d, x, n)), n);
+  const PartedExp<V> e = parted_exp(d, x);
+  return scale(d, e.part, e.power);
 }
 
 // e^x = power · (1 + part), of a power of two that is a normal number, for x in [-86, 88]; of NaN the part is NaN.
@@ -158,13 +177,13 @@ HWY_INLINE V exp_of_normal(D d, V x) {
 
 template <class D, class V>
 HWY_INLINE V vector_exp(D d, V x) {
-  return exp_in_range(d, clamp_keeping_nan(d, x, -104.0f, 89.0f));
+  return exp_in_range(d, hn::Add(clamp_keeping_nan(d, x, -104.0f, 89.0f), hn::Set(d, next_to_nothing)));
 }
 
 template <class D, class V>
 HWY_INLINE V vector_exp2(D d, V x) {
-  const V c = clamp_keeping_nan(d, x, -151.0f, 129.0f);
-  const V n = hn::Round(c);
+  const V c = hn::Add(clamp_keeping_nan(d, x, -151.0f, 129.0f), hn::Set(d, next_to_nothing));
+  const V anchor = hn::Set(d, whole_anchor_of_floats), n = hn::Sub(hn::Add(c, anchor), anchor);
   return scale(d, exp_polynomial(d, hn::Mul(hn::Sub(c, n), hn::Set(d, 0.69314718056f))), n);
 }
 
@@ -256,10 +275,11 @@ HWY_INLINE V vector_log1p(D d, V x) {
 // By its series for small x; elsewhere the subtraction is harmless.
 template <class D, class V>
 HWY_INLINE V vector_expm1(D d, V x) {
-  const V p = polynomial(d, x, hn::Set(d, 2.480158730e-5f), 1.984126984e-4f, 1.388888889e-3f, 8.333333333e-3f,
+  const V off = hn::Add(x, hn::Set(d, next_to_nothing));
+  const V p = polynomial(d, off, hn::Set(d, 2.480158730e-5f), 1.984126984e-4f, 1.388888889e-3f, 8.333333333e-3f,
                          4.166666667e-2f, 1.666666667e-1f, 0.5f);
-  const V small = hn::CopySign(hn::MulAdd(p, hn::Mul(x, x), x), x);  // of −0 the sum is 0
-  const V large = hn::Sub(vector_exp(d, x), hn::Set(d, 1.0f));
+  const V small = hn::CopySign(hn::Add(hn::Mul(hn::Mul(p, off), x), x), x);  // of −0 the sum is 0
+  const V large = hn::Sub(exp_in_range(d, clamp_keeping_nan(d, off, -104.0f, 89.0f)), hn::Set(d, 1.0f));
   return hn::IfThenElse(hn::Lt(hn::Abs(x), hn::Set(d, 0.5f)), small, large);
 }
 
@@ -278,19 +298,46 @@ HWY_INLINE V vector_tanh(D d, V x) {
 #endif
 }
 
+// Which lanes are below normal numbers, but not 0.
+template <class D, class V>
+HWY_INLINE hn::Mask<D> below_normal(D d, V x) {
+#if HWY_TARGET == HWY_AVX3
+  (void)d;
+  return hn::Mask<D>{_mm512_fpclass_ps_mask(x.raw, 0x20)};
+#else
+  const V size = hn::Abs(x);
+  return hn::And(hn::Lt(size, hn::Set(d, std::numeric_limits<float>::min())), hn::Gt(size, hn::Zero(d)));
+#endif
+}
+// x · by of numbers below normal ones, to the nearest, by the whole numbers that their bits are: by <= 2.
+template <class D, class V>
+HWY_INLINE V product_of_below(D d, V x, float by) {
+  const IntOf<D> di;
+  const V whole = hn::ConvertTo(d, hn::BitCast(di, hn::Abs(x)));
+  return hn::CopySign(hn::BitCast(d, hn::NearestInt(hn::Mul(whole, hn::Set(d, by)))), x);
+}
+
 // N. Juffa's two polynomials: odd in x below 0.9277, 1 − e^q(|x|) above.
 template <class D, class V>
-HWY_INLINE V vector_erf(D d, V x) {
+HWY_INLINE V erf_of_normal(D d, V x) {
   const V t = hn::Abs(x);
-  const V s = hn::Mul(x, x);
-  const V far = hn::Min(hn::Set(d, 6.0f), t);
+  const V s = hn::MulAdd(x, x, hn::Set(d, next_to_nothing));
+  const auto is_far = hn::Gt(t, hn::Set(d, 0.927734375f));
+  const V far = hn::IfThenElseZero(is_far, hn::Min(hn::Set(d, 6.0f), t));
   V q = polynomial(d, far, hn::Set(d, -1.72853470e-5f), 3.83197126e-4f, -3.88396438e-3f, 2.42546219e-2f,
                    -1.06777877e-1f, -6.34846687e-1f, -1.28717512e-1f);
   q = hn::Sub(hn::Mul(q, far), far);
   const V large = hn::CopySign(hn::Sub(hn::Set(d, 1.0f), exp_of_normal(d, q)), x);
   const V p = polynomial(d, s, hn::Set(d, -5.96761703e-4f), 4.99119423e-3f, -2.67681349e-2f, 1.12819925e-1f,
                          -3.76125336e-1f, 1.28379166e-1f);
-  return hn::IfThenElse(hn::Gt(t, hn::Set(d, 0.927734375f)), large, hn::MulAdd(p, x, x));
+  return hn::IfThenElse(is_far, large, hn::MulAdd(p, x, x));
+}
+template <class D, class V>
+HWY_INLINE V vector_erf(D d, V x) {
+  const auto below = below_normal(d, x);
+  if (HWY_LIKELY(hn::AllFalse(d, below))) return erf_of_normal(d, x);
+  const V others = erf_of_normal(d, hn::IfThenZeroElse(below, x));
+  return hn::IfThenElse(below, product_of_below(d, x, 1.12837917f), others);
 }
 
 // 1 + erf(x), to 1e-7 of 1: of GELU it is twice the share of x. Below 0 it is erfc(|x|) = 2^q(|x|), and so keeps its
@@ -312,11 +359,11 @@ HWY_INLINE V vector_one_plus_erf(D d, V x) {
   return hn::IfThenElse(hn::Lt(x, hn::Zero(d)), e, hn::Sub(hn::Set(d, 2.0f), e));
 }
 
-// sin(r + quadrant · π/2) for |r| a little above π/4 at most.
+// sin(r + quadrant · π/2) for |r| a little above π/4 at most; of the quadrant the last two bits count.
 template <class D, class V, class VI>
 HWY_INLINE V sine_of_rest(D d, V r, VI quadrant) {
   const IntOf<D> di;
-  const V z = hn::Mul(r, r);
+  const V z = hn::MulAdd(r, r, hn::Set(d, next_to_nothing * next_to_nothing));
   const V s = polynomial(d, z, hn::Set(d, -1.9515295891e-4f), 8.3321608736e-3f, -1.6666654611e-1f);
   const V sine = hn::CopySign(hn::MulAdd(hn::Mul(s, z), r, r), r);  // of −0 the sum is 0
   const V c =
@@ -329,19 +376,20 @@ HWY_INLINE V sine_of_rest(D d, V r, VI quadrant) {
 // Up to here the argument is reduced in float, with one rounding: the first product is exact with the difference.
 inline constexpr float largest_near_angle = HWY_NATIVE_FMA ? 8192.0f : -1.0f;
 
-// sin(x + shift · π/2) for |x| <= largest_near_angle.
-template <class D, class V>
-HWY_INLINE V near_sine(D d, V x, int shift) {
+// sin(x + shift · π/2) for |x| <= largest_near_angle and shift 0 or 1.
+template <int shift, class D, class V>
+HWY_INLINE V near_sine(D d, V x) {
   const IntOf<D> di;
-  const V n = hn::Round(hn::Mul(x, hn::Set(d, 0.636619772f)));
-  V r = hn::NegMulAdd(n, hn::Set(d, 1.57079637051f), x);
+  const V anchor = hn::Set(d, whole_anchor_of_floats), off = hn::Add(x, hn::Set(d, 0x1p-64f));
+  const V anchored = hn::MulAdd(off, hn::Set(d, 0.636619772f), anchor), n = hn::Sub(anchored, anchor);
+  V r = hn::NegMulAdd(n, hn::Set(d, 1.57079637051f), shift ? off : x);
   r = hn::MulAdd(n, hn::Set(d, 4.37113882867e-8f), r);
   r = hn::MulAdd(n, hn::Set(d, 1.71512451e-15f), r);
-  r = hn::IfThenElse(hn::Eq(n, hn::Zero(d)), x, r);  // −0 is its own rest
-  return sine_of_rest(d, r, hn::Add(hn::ConvertTo(di, n), hn::Set(di, shift)));
+  if constexpr (shift == 0) r = hn::IfThenElse(hn::Eq(n, hn::Zero(d)), x, r);  // −0 is its own rest
+  return sine_of_rest(d, r, hn::Add(hn::BitCast(di, anchored), hn::Set(di, shift)));
 }
 
-// Beyond this the argument is reduced by the C library.
+// Up to here two halves of a quarter turn reduce the argument in double.
 inline constexpr float largest_fast_angle = 1.0e6f;
 
 // sin(x + shift · π/2) for |x| <= largest_fast_angle: the reduction is in double, two halves of the vector.

@@ -13,6 +13,7 @@
 #include <cmath>
 #include <limits>
 
+#include "backends/cpu/loops/far-inl.h"
 #include "backends/cpu/loops/tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -30,6 +31,14 @@ constexpr double least_normal = 0x1p-1022;
 constexpr double ln2_high = 6.93147180369123816490e-01, ln2_low = 1.90821492927058770002e-10;  // k · ln2_high is exact
 
 HWY_INLINE V number(double x) { return hn::Set(D(), x); }
+
+// What stands for x where x might be so small that its powers are no normal numbers; where it is not, x itself. An odd
+// function is x up to some bound, beside which this is nothing.
+HWY_INLINE V off_zero(V x) { return hn::Add(x, number(0x1p-120)); }
+HWY_INLINE V square_off_zero(V x) { return hn::MulAdd(x, x, number(0x1p-64)); }
+HWY_INLINE V or_itself(V x, V value, double bound = 0x1p-30) {
+  return hn::IfThenElse(hn::Lt(hn::Abs(x), number(bound)), x, value);
+}
 
 // Horner's rule, highest coefficient first.
 HWY_INLINE V horner(V, V sum) { return sum; }
@@ -87,10 +96,11 @@ HWY_INLINE Sum root(Sum x) {
   return {high, hn::Mul(hn::Add(hn::NegMulAdd(high, high, x.high), x.low), inverse_of(twice))};
 }
 
-// A number is m · 2^k with m in [sqrt(1/2), sqrt(2)); f is m − 1. Of a normal number.
+// A normal number is 2^more · m · 2^k with m in [sqrt(1/2), sqrt(2)); f is m − 1.
 struct Split {
-  V k, f, power;  // power: 2^-k of k up to 1022
+  V k, f, power;  // power: 2^-k of k up to 1022, of no more
 };
+template <int more = 0>
 HWY_INLINE Split split(V x) {
   const D d;
   const Bits di;
@@ -99,7 +109,7 @@ HWY_INLINE Split split(V x) {
       di, hn::ShiftRight<52>(hn::BitCast(hn::RebindToUnsigned<D>(),
                                          hn::Sub(bits, hn::Set(di, 0x3fe6a09e667f3bcd - 0x3ff0000000000000)))));
   const auto exponent = hn::ShiftLeft<52>(hn::Sub(biased, hn::Set(di, 1023)));
-  return {hn::Sub(hn::BitCast(d, hn::Add(biased, hn::Set(di, 0x4330000000000000))), number(0x1p52 + 1023)),
+  return {hn::Sub(hn::BitCast(d, hn::Add(biased, hn::Set(di, 0x4330000000000000))), number(0x1p52 + 1023 + more)),
           hn::Sub(hn::BitCast(d, hn::Sub(bits, exponent)), number(1)),
           hn::BitCast(d, hn::Sub(hn::Set(di, 0x3ff0000000000000), exponent))};
 }
@@ -166,34 +176,19 @@ HWY_INLINE Sum joined(V whole, V scale, const Power& p) {
   return {high.high, hn::Add(high.low, hn::Mul(scale, hn::Add(p.sine.low, p.cosine)))};
 }
 
-// Lanes that the vector's function does not hold for are the C library's, one by one: what stands beside an element
-// does not change its bits. F: the vector's function, and where it holds, and the C library's, or the first alone; and
-// where beyond that it is settled what the function is (of infinity, of NaN, of what overflows), and what.
+// F: the function, and where that holds only somewhere, where, and the function of all other numbers, lane by lane:
+// what stands beside an element does not change its bits.
 template <class F>
-HWY_INLINE void unary_at(V x, double* out) {
-  const D d;
-  V y = F::of(x);
+HWY_INLINE V unary_of(V x) {
   if constexpr (requires { F::holds(x); }) {
-    M good = F::holds(x);
-    if constexpr (requires { F::settles(x); }) {
-      if (HWY_UNLIKELY(!hn::AllTrue(d, good))) {
-        const M settled = F::settles(x);
-        y = hn::IfThenElse(settled, F::settled(x), y);
-        good = hn::Or(good, settled);
-      }
-    }
+    const D d;
+    const M good = F::holds(x);
     if (HWY_UNLIKELY(!hn::AllTrue(d, good))) {
-      constexpr size_t most = HWY_MAX_BYTES / sizeof(double);
-      HWY_ALIGN double numbers[most], marks[most];
-      hn::Store(x, d, numbers);
-      hn::Store(hn::IfThenElseZero(good, number(1)), d, marks);
-      hn::StoreU(y, d, out);
-      for (size_t i = 0; i < hn::Lanes(d); ++i)
-        if (marks[i] == 0) out[i] = F::scalar(numbers[i]);
-      return;
+      const V rest = F::rest(hn::IfThenElse(good, number(infinity), x));
+      return hn::AllFalse(d, good) ? rest : hn::IfThenElse(good, F::of(hn::IfThenElse(good, x, number(1))), rest);
     }
   }
-  hn::StoreU(y, d, out);
+  return F::of(x);
 }
 template <class F>
 void doubles(const TileCall& c) {
@@ -202,25 +197,20 @@ void doubles(const TileCall& c) {
     const double* a = row_of<double>(c, 0, r);
     double* out = dst_row_of<double>(c, r);
     for (int64_t j = 0; j < n; j += static_cast<int64_t>(hn::MaxLanes(D())))
-      unary_at<F>(hn::LoadU(D(), a + j), out + j);
+      hn::StoreU(unary_of<F>(hn::LoadU(D(), a + j)), D(), out + j);
   }
 }
 
 // The same of two operands, of which one, bit k of `scalars`, is one lane per row.
 template <class F>
-HWY_INLINE void binary_at(V x, V y, double* out) {
+HWY_INLINE V binary_of(V x, V y) {
   const D d;
-  const V z = F::of(x, y);
+  const V one = number(1);
   const M good = F::holds(x, y);
-  if (HWY_LIKELY(hn::AllTrue(d, good))) return hn::StoreU(z, d, out);
-  constexpr size_t most = HWY_MAX_BYTES / sizeof(double);
-  HWY_ALIGN double first[most], second[most], marks[most];
-  hn::Store(x, d, first);
-  hn::Store(y, d, second);
-  hn::Store(hn::IfThenElseZero(good, number(1)), d, marks);
-  hn::StoreU(z, d, out);
-  for (size_t i = 0; i < hn::Lanes(d); ++i)
-    if (marks[i] == 0) out[i] = F::scalar(first[i], second[i]);
+  if (HWY_LIKELY(hn::AllTrue(d, good))) return F::of(x, y);
+  const V rest = F::rest(hn::IfThenElse(good, one, x), hn::IfThenElse(good, one, y));
+  if (hn::AllFalse(d, good)) return rest;
+  return hn::IfThenElse(good, F::of(hn::IfThenElse(good, x, one), hn::IfThenElse(good, y, one)), rest);
 }
 template <class F, unsigned scalars>
 void doubles(const TileCall& c) {
@@ -231,7 +221,8 @@ void doubles(const TileCall& c) {
     double* out = dst_row_of<double>(c, r);
     const V fa = hn::Set(d, *a), fb = hn::Set(d, *b);
     for (int64_t j = 0; j < n; j += static_cast<int64_t>(hn::MaxLanes(d)))
-      binary_at<F>(scalars & 1 ? fa : hn::LoadU(d, a + j), scalars & 2 ? fb : hn::LoadU(d, b + j), out + j);
+      hn::StoreU(binary_of<F>(scalars & 1 ? fa : hn::LoadU(d, a + j), scalars & 2 ? fb : hn::LoadU(d, b + j)), d,
+                 out + j);
   }
 }
 template <class F>

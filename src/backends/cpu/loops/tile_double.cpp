@@ -18,7 +18,9 @@ namespace npusim::cpu::HWY_NAMESPACE {
 namespace {
 
 struct Log {
-  static HWY_INLINE V of(V x) {
+  // Of 2^-less · x.
+  template <int less>
+  static HWY_INLINE V normal(V x) {
     const D d;
     const hn::RebindToSigned<D> di;
     // x = m · 2^k with m in [sqrt(1/2), sqrt(2)); the exponent with its bias is a number's low bits.
@@ -27,7 +29,7 @@ struct Log {
         hn::BitCast(hn::RebindToUnsigned<D>(), hn::Sub(bits, hn::Set(di, 0x3fe6a09e667f3bcd - 0x3ff0000000000000))));
     const auto exponent = hn::Sub(hn::BitCast(di, biased), hn::Set(di, 1023));
     const V k = hn::Sub(hn::BitCast(d, hn::Add(hn::BitCast(di, biased), hn::Set(di, 0x4330000000000000))),
-                        hn::Set(d, 0x1p52 + 1023));
+                        hn::Set(d, 0x1p52 + 1023 + less));
     const V f = hn::Sub(hn::BitCast(d, hn::Sub(bits, hn::ShiftLeft<52>(exponent))), hn::Set(d, 1));
     const V s = hn::Div(f, hn::Add(f, hn::Set(d, 2))), z = hn::Mul(s, s),
             half = hn::Mul(hn::Set(d, 0.5), hn::Mul(f, f));
@@ -41,16 +43,19 @@ struct Log {
     const D d;
     return hn::And(hn::Ge(x, hn::Set(d, 0x1p-1022)), hn::Lt(x, hn::Set(d, HUGE_VAL)));
   }
-  static HWY_INLINE M settles(V x) { return hn::Not(hn::And(hn::Gt(x, number(0)), hn::Lt(x, number(infinity)))); }
-  static HWY_INLINE V settled(V x) { return log_special(x, x); }
-  static double scalar(double x) { return std::log(x); }
+  static HWY_INLINE V of(V x) { return normal<0>(x); }
+  static HWY_INLINE V rest(V x) { return log_special(x, normal<1074>(from_below(x))); }
 };
 struct Exp {
-  static HWY_INLINE V of(V x) {
+  // part · 2^k of k beside the anchor.
+  struct Parted {
+    V part, anchored;
+  };
+  static HWY_INLINE Parted parted(V x) {
     const D d;
-    const hn::RebindToSigned<D> di;
     const V anchor = hn::Set(d, 0x1.8p52);  // of a number beside it the low bits are the whole part
-    const V anchored = hn::Add(hn::Mul(x, hn::Set(d, 1.44269504088896338700)), anchor), k = hn::Sub(anchored, anchor);
+    x = off_zero(x);
+    const V anchored = hn::MulAdd(x, hn::Set(d, 1.44269504088896338700), anchor), k = hn::Sub(anchored, anchor);
     const V high = hn::NegMulAdd(k, hn::Set(d, 6.93147180369123816490e-01), x);
     const V low = hn::Mul(k, hn::Set(d, 1.90821492927058770002e-10));
     const V r = hn::Sub(high, low), t = hn::Mul(r, r);
@@ -58,13 +63,18 @@ struct Exp {
                        6.61375632143793436117e-05, -2.77777777770155933842e-03, 1.66666666666666019037e-01);
     const V c = hn::NegMulAdd(t, p, r);
     const V tail = hn::Sub(low, hn::Div(hn::Mul(r, c), hn::Sub(hn::Set(d, 2), c)));
-    const V y = hn::Sub(hn::Set(d, 1), hn::Sub(tail, high));
-    return hn::BitCast(d, hn::Add(hn::BitCast(di, y), hn::ShiftLeft<52>(hn::BitCast(di, anchored))));
+    return {hn::Sub(hn::Set(d, 1), hn::Sub(tail, high)), anchored};
+  }
+  static HWY_INLINE V of(V x) {
+    const Bits di;
+    const Parted y = parted(x);
+    return hn::BitCast(D(), hn::Add(hn::BitCast(di, y.part), hn::ShiftLeft<52>(hn::BitCast(di, y.anchored))));
   }
   static HWY_INLINE M holds(V x) { return hn::Le(hn::Abs(x), hn::Set(D(), 700)); }
-  static HWY_INLINE M settles(V x) { return hn::Or(hn::Lt(x, number(-746)), hn::Not(hn::Le(x, number(710)))); }
-  static HWY_INLINE V settled(V x) { return hn::IfThenZeroElse(hn::Lt(x, number(0)), hn::Mul(x, number(infinity))); }
-  static double scalar(double x) { return std::exp(x); }
+  static HWY_INLINE V rest(V x) {
+    const Parted y = parted(hn::Min(number(710), hn::Max(number(-746), x)));
+    return scaled_by(y.part, hn::Sub(y.anchored, number(anchor)));
+  }
 };
 
 struct Root {
@@ -98,7 +108,7 @@ struct Fmod {
     return hn::And(hn::Le(hn::Abs(whole(x, y)), number(0x1p51)), hn::Lt(hn::Abs(y), number(infinity)));
   }
   static HWY_INLINE V whole(V x, V y) { return hn::Trunc(hn::Div(x, y)); }
-  static double scalar(double x, double y) { return std::fmod(x, y); }
+  static HWY_INLINE V rest(V x, V y) { return long_rest(x, y); }
 };
 TileFn find_double_fmod(unsigned scalars) { return HWY_NATIVE_FMA ? doubles_by_scalars<Fmod>(scalars) : nullptr; }
 

@@ -22,12 +22,15 @@ HWY_INLINE V above_itself(V a) {
                                      0.0001205533111164271,   -0.000854832698083379,   0.0052239776248180145,
                                      -0.026866170645076792,   0.11283791670954879,     -0.3761263890318375,
                                      0.1283791670955126};
-  return hn::Mul(a, by_halves(hn::Mul(a, a), coefficients));
+  return hn::Mul(a, by_halves(square_off_zero(a), coefficients));
 }
 
-// erfc(a) of a in [0.5, 26.5]: (1 + 2a)·e^(a²)·erfc(a) is a polynomial of (a − 4) / (a + 4), of which the constant is a
-// sum. What quotients and the square round off is put back.
-HWY_INLINE V complement(V a) {
+// erfc(a) of a in [0.5, 28], as value · 2^k of k beside the anchor: (1 + 2a)·e^(a²)·erfc(a) is a polynomial of (a − 4)
+// / (a + 4), of which the constant is a sum. What quotients and the square round off is put back.
+struct Complement {
+  V value, anchored;
+};
+HWY_INLINE Complement complement(V a) {
   constexpr double coefficients[] = {-1.0584315800092537e-08, -1.2307439672359532e-08, 1.0597059762801646e-07,
                                      6.724741028727314e-08,   -8.228929299321569e-07,  2.9930534208115295e-07,
                                      5.708855199403216e-06,   -1.122457422226363e-05,  -2.4399065923152382e-05,
@@ -45,7 +48,7 @@ HWY_INLINE V complement(V a) {
   const Power p = power_of({hn::Neg(square.high), hn::Neg(square.low)});
   const Sum power = joined(one, one, p);
   const V low = hn::MulAdd(scaled.high, power.low, hn::Mul(scaled.low, power.high));
-  return hn::Mul(hn::MulAdd(scaled.high, power.high, low), two_to(p.anchored));
+  return {hn::MulAdd(scaled.high, power.high, low), p.anchored};
 }
 
 // The same of a in [1, 6] beside 1: e^(a²)·erfc(a) is a polynomial of (a − 3) / (a + 3).
@@ -73,16 +76,20 @@ struct Erf {
 };
 struct Erfc {
   static HWY_INLINE V of(V x) {
-    const V a = hn::Abs(x), one = number(1);
-    const V inner = hn::Min(number(0.5), a), part = hn::CopySign(inner, x), more = hn::CopySign(above_itself(inner), x);
+    const V a = hn::Abs(x), one = number(1), inner = off_zero(hn::Min(number(0.5), a));
+    const V part = hn::CopySign(inner, x), more = hn::CopySign(above_itself(inner), x);
     const Sum near = sum(one, hn::Neg(part));
-    const V y = complement(hn::Max(number(0.5), hn::Min(number(26), a)));
+    const Complement c = complement(hn::Max(number(0.5), hn::Min(number(26), a)));
+    const V y = hn::Mul(c.value, two_to(c.anchored));
     const V far = hn::IfThenElse(hn::Lt(x, number(0)), hn::Sub(number(2), y), y);
     const V value = hn::IfThenElse(hn::Lt(a, number(0.5)), hn::Add(near.high, hn::Sub(near.low, more)), far);
     return hn::IfThenZeroElse(hn::Gt(x, number(28)), value);
   }
   static HWY_INLINE M holds(V x) { return hn::Or(hn::Le(x, number(26)), hn::Gt(x, number(28))); }
-  static double scalar(double x) { return std::erfc(x); }
+  static HWY_INLINE V rest(V x) {
+    const Complement c = complement(hn::Max(number(26), hn::Min(number(28), x)));
+    return scaled_by(c.value, hn::Sub(c.anchored, number(anchor)));
+  }
 };
 
 TileFn find_double_erf(ExprOp op) {

@@ -16,16 +16,19 @@ namespace {
 // Of the logarithm's high part its product with 1 / ln(base) is exact, as a sum; k · log_two is exact in its high part.
 template <class Base>
 struct LogTo {
-  static HWY_INLINE V of(V x) {
-    const M small = hn::Lt(x, number(least_normal));
-    Split at = split(hn::IfThenElse(small, hn::Mul(x, number(0x1p54)), x));
-    at.k = hn::Sub(at.k, hn::IfThenElseZero(small, number(54)));
+  // Of 2^-less · x.
+  template <int less>
+  static HWY_INLINE V normal(V x) {
+    const Split at = split<less>(x);
     const Sum part = log_of_part(at.f, number(0)), scaled = product(part.high, number(Base::inverse));
     const V rest =
         hn::MulAdd(part.high, number(Base::inverse_rest), hn::MulAdd(part.low, number(Base::inverse), scaled.low));
     const Sum all = sum(hn::Mul(at.k, number(Base::log_two)), scaled.high);
-    return log_special(x, hn::Add(all.high, hn::Add(all.low, hn::MulAdd(at.k, number(Base::log_two_rest), rest))));
+    return hn::Add(all.high, hn::Add(all.low, hn::MulAdd(at.k, number(Base::log_two_rest), rest)));
   }
+  static HWY_INLINE V of(V x) { return normal<0>(x); }
+  static HWY_INLINE M holds(V x) { return hn::And(hn::Ge(x, number(least_normal)), hn::Lt(x, number(infinity))); }
+  static HWY_INLINE V rest(V x) { return log_special(x, normal<1074>(from_below(x))); }
 };
 struct Two {
   static constexpr double inverse = 1.4426950408889634, inverse_rest = 2.0355273740931033e-17;
@@ -38,15 +41,15 @@ struct Ten {
 
 struct Log1p {
   static HWY_INLINE V of(V x) {
-    const Sum all = sum_with(x, number(1));
-    return log_special(all.high, hn::IfThenElse(hn::Eq(x, number(0)), x, log_of(all)));
+    const Sum all = sum_with(off_zero(x), number(1));
+    return log_special(all.high, or_itself(x, log_of(all), 0x1p-54));
   }
 };
 
 struct Asinh {
   // The logarithm of a + sqrt(a² + 1), which beyond 2^30 is 2a; below 2^-27 a itself.
   static HWY_INLINE V of(V x) {
-    const V a = hn::Abs(x), one = number(1), near = hn::Min(a, number(0x1p30));
+    const V a = hn::Abs(x), one = number(1), near = off_zero(hn::Min(a, number(0x1p30)));
     const Sum square = product(near, near), more = sum_with(square.high, one);
     const Sum s = root({more.high, hn::Add(more.low, square.low)}), all = sum(s.high, near);
     const M far = hn::Gt(a, number(0x1p30));
@@ -75,8 +78,8 @@ struct Acosh {
 struct Atanh {
   // Half the logarithm of 1 + 2a / (1 − a); below 2^-27 a itself.
   static HWY_INLINE V of(V x) {
-    const V a = hn::Abs(x), one = number(1);
-    const Sum below = sum(one, hn::Neg(hn::Min(one, a))), q = quotient({hn::Add(a, a), number(0)}, below);
+    const V a = hn::Abs(x), one = number(1), off = off_zero(a);
+    const Sum below = sum(one, hn::Neg(hn::Min(one, off))), q = quotient({hn::Add(off, off), number(0)}, below);
     const Sum all = sum_with(q.high, one);
     const V value = hn::Mul(number(0.5), log_of({all.high, hn::Add(all.low, q.low)}));
     const V inside = hn::IfThenElse(hn::Lt(a, number(0x1p-27)), a, value);

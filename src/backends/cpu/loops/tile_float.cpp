@@ -8,8 +8,11 @@
 #include <hwy/highway.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <vector>
 
+#include "backends/cpu/loops/far-inl.h"
 #include "backends/cpu/vector_math.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -52,7 +55,7 @@ NPUSIM_UNARY(Sqrt, hn::Sqrt(x))
 NPUSIM_UNARY(Rsqrt, hn::Div(hn::Set(d, 1.0f), hn::Sqrt(x)))
 NPUSIM_UNARY(Tanh, vector_tanh(d, x))
 NPUSIM_UNARY(Erf, vector_erf(d, x))
-NPUSIM_UNARY(OnePlusErf, vector_one_plus_erf(d, x))
+NPUSIM_UNARY(OnePlusErf, vector_one_plus_erf(d, hn::Add(x, hn::Set(d, next_to_nothing))))
 NPUSIM_UNARY(Floor, hn::Floor(x))
 NPUSIM_UNARY(Ceil, hn::Ceil(x))
 NPUSIM_UNARY(Round, hn::Round(x))
@@ -112,6 +115,25 @@ HWY_INLINE float largest_size(D d, const float* a, int64_t n) {
   return largest;
 }
 
+// The same as sine_block(), of any numbers.
+HWY_INLINE void far_sine_block(const float* in, float* out, int shift) {
+  const Far dd;
+  const hn::Rebind<float, Far> d;
+  const hn::Rebind<int32_t, Far> di;
+  HWY_ALIGN float near[hn::MaxLanes(Far())];
+  const auto x = hn::LoadU(d, in);
+  const auto beyond = hn::Gt(hn::Abs(x), hn::Set(d, largest_fast_angle));
+  hn::Store(hn::IfThenZeroElse(beyond, x), d, near);
+  sine_block(dd, near, near, shift);
+  const Reduction at = far_turn_of_float(hn::PromoteTo(dd, x));
+  const auto quadrant = hn::DemoteTo(di, hn::Sub(at.anchored, far(whole_anchor)));
+  const auto finite = hn::Le(hn::Abs(x), hn::Set(d, std::numeric_limits<float>::max()));
+  const auto none = hn::Set(d, std::numeric_limits<float>::quiet_NaN());
+  const auto r = hn::IfThenElse(finite, hn::DemoteTo(d, at.r), none);
+  const auto distant = sine_of_rest(d, r, hn::Add(quadrant, hn::Set(di, shift)));
+  hn::StoreU(hn::IfThenElse(beyond, distant, hn::Load(d, near)), d, out);
+}
+
 template <int shift>
 void sine(const TileCall& c) {
   const hn::ScalableTag<double> dd;
@@ -123,9 +145,9 @@ void sine(const TileCall& c) {
     const bool near = largest <= largest_near_angle, far = largest > largest_fast_angle;
     if (near)
       for (int64_t j = 0; j < c.n; j += static_cast<int64_t>(hn::Lanes(d)))
-        hn::StoreU(near_sine(d, hn::LoadU(d, a + j), shift), d, out + j);
+        hn::StoreU(near_sine<shift>(d, hn::LoadU(d, a + j)), d, out + j);
     else if (far)
-      for (int64_t j = 0; j < c.columns; ++j) out[j] = shift ? std::cos(a[j]) : std::sin(a[j]);
+      for (int64_t j = 0; j < c.n; j += static_cast<int64_t>(hn::Lanes(dd))) far_sine_block(a + j, out + j, shift);
     else
       for (int64_t j = 0; j < c.n; j += static_cast<int64_t>(hn::Lanes(dd))) sine_block(dd, a + j, out + j, shift);
   }
@@ -141,7 +163,8 @@ void gelu(const TileCall& c) {
     float* out = dst_row_of(c, r);
     each_vector(n, [&](int64_t j) HWY_ATTR {
       const V x = hn::LoadU(d, a + j);
-      hn::StoreU(hn::Mul(hn::Mul(x, half), vector_one_plus_erf(d, hn::Mul(x, inner))), d, out + j);
+      const V share = vector_one_plus_erf(d, hn::MulAdd(x, inner, hn::Set(d, next_to_nothing)));
+      hn::StoreU(hn::Mul(x, hn::Mul(share, half)), d, out + j);
     });
   }
 }

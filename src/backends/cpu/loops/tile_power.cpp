@@ -7,9 +7,6 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include <cmath>
-#include <cstring>
-
 #include "backends/cpu/loops/tile_double-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -22,15 +19,16 @@ HWY_INLINE Sum product(Sum a, Sum b) {
 }
 
 // The logarithm of a normal positive number m · 2^k, m in [sqrt(1/2), sqrt(2)): of m twice the series of
-// s = (m − 1) / (m + 1), whose first two terms are sums of two doubles.
-HWY_INLINE Sum log_of(V x) {
+// s = (m − 1) / (m + 1), whose first two terms are sums of two doubles. biased_by: 0x1p52 + 1023, and n more for the
+// logarithm of 2^-n · x.
+HWY_INLINE Sum log_of(V x, V biased_by) {
   const D d;
   const hn::RebindToSigned<D> di;
   const auto bits = hn::BitCast(di, x);
   const auto biased = hn::BitCast(
       di, hn::ShiftRight<52>(hn::BitCast(hn::RebindToUnsigned<D>(),
                                          hn::Sub(bits, hn::Set(di, 0x3fe6a09e667f3bcd - 0x3ff0000000000000)))));
-  const V k = hn::Sub(hn::BitCast(d, hn::Or(biased, hn::Set(di, 0x4330000000000000))), number(0x1p52 + 1023));
+  const V k = hn::Sub(hn::BitCast(d, hn::Or(biased, hn::Set(di, 0x4330000000000000))), biased_by);
   const V m = hn::BitCast(d, hn::Sub(bits, hn::ShiftLeft<52>(hn::Sub(biased, hn::Set(di, 1023)))));
   const V f = hn::Sub(m, number(1)), below = hn::Add(m, number(1));
   const V below_low = hn::Sub(m, hn::Sub(below, number(1))), inverse = hn::Div(number(1), below);
@@ -49,10 +47,11 @@ HWY_INLINE Sum log_of(V x) {
   return {all.high, hn::MulAdd(k, number(ln2_low), hn::Add(all.low, series_low))};
 }
 
-// e^(high + low) for |high| <= 700.
-HWY_INLINE V exp_of(Sum x) {
-  const D d;
-  const hn::RebindToSigned<D> di;
+// e^(high + low) for |high| <= 1000 as part · 2^k of k beside the anchor.
+struct PartOfPower {
+  V part, anchored;
+};
+HWY_INLINE PartOfPower exp_of(Sum x) {
   const V anchored = hn::MulAdd(x.high, number(1.44269504088896338700), number(anchor));
   const V k = hn::Sub(anchored, number(anchor));
   const Sum r = sum(hn::NegMulAdd(k, number(ln2_high), x.high), hn::NegMulAdd(k, number(ln2_low), x.low));
@@ -62,31 +61,72 @@ HWY_INLINE V exp_of(Sum x) {
   const Sum first = sum(number(1), r.high);
   const V low = hn::MulAdd(r.low, first.high, first.low);
   const V y = hn::Add(first.high, hn::MulAdd(hn::Mul(r.high, r.high), by_halves(r.high, tail), low));
-  return hn::BitCast(d, hn::Add(hn::BitCast(di, y), hn::ShiftLeft<52>(hn::BitCast(di, anchored))));
+  return {y, anchored};
 }
 
-// Lanes that this does not hold for are the C library's, one by one: what stands beside an element does not change its
-// bits.
-HWY_INLINE void power_at(V x, V y, double* out) {
-  const D d;
-  const V size = hn::Abs(x), half = hn::Mul(y, number(0.5)), none = number(std::nan(""));
-  const Sum log = log_of(size);
-  const V high = hn::Mul(y, log.high);
-  const Sum exponent{high, hn::MulAdd(y, log.low, hn::MulSub(y, log.high, high))};
-  const V power = exp_of(exponent);
-  const M whole = hn::Eq(hn::Floor(y), y), odd_one = hn::Not(hn::Eq(hn::Floor(half), half));
-  const V negative = hn::IfThenElse(whole, hn::IfThenElse(odd_one, hn::Neg(power), power), none);
-  const V result = hn::IfThenElse(hn::Lt(x, hn::Zero(d)), negative, power);
-  const M good = hn::And(hn::Le(hn::Abs(high), number(700)),
-                         hn::And(hn::Ge(size, number(0x1p-1022)), hn::Lt(size, number(HUGE_VAL))));
-  if (hn::AllTrue(d, good)) return hn::StoreU(result, d, out);
-  constexpr size_t most = HWY_MAX_BYTES / sizeof(double);
-  HWY_ALIGN double numbers[most], marks[most], bases[most], exponents[most];
-  hn::Store(result, d, numbers);
-  hn::Store(hn::IfThenElseZero(good, number(1)), d, marks);
-  hn::Store(x, d, bases);
-  hn::Store(y, d, exponents);
-  for (size_t i = 0; i < hn::Lanes(d); ++i) out[i] = marks[i] != 0 ? numbers[i] : std::pow(bases[i], exponents[i]);
+// Of exponents that are whole and odd the sign is the base's.
+struct Exponent {
+  M whole, odd;
+};
+HWY_INLINE Exponent kind_of(V y) {
+  const V half = hn::Mul(y, number(0.5));
+  const M whole = hn::Eq(hn::Floor(y), y);
+  return {whole, hn::AndNot(hn::Eq(hn::Floor(half), half), whole)};
+}
+
+struct Pow {
+  static HWY_INLINE Sum logarithm_times(V y, const Sum& log) {
+    const V high = hn::Mul(y, log.high);
+    return {high, hn::MulAdd(y, log.low, hn::MulSub(y, log.high, high))};
+  }
+  static HWY_INLINE V of(V x, V y, M& good) {
+    const D d;
+    const Bits di;
+    const V size = hn::Abs(x);
+    const Sum exponent = logarithm_times(y, log_of(size, number(0x1p52 + 1023)));
+    const PartOfPower p = exp_of(exponent);
+    const V power = hn::BitCast(d, hn::Add(hn::BitCast(di, p.part), hn::ShiftLeft<52>(hn::BitCast(di, p.anchored))));
+    good = hn::And(hn::Le(hn::Abs(exponent.high), number(700)),
+                   hn::And(hn::Ge(size, number(least_normal)), hn::Lt(size, number(infinity))));
+    return signed_of(x, y, power);
+  }
+  static HWY_INLINE V signed_of(V x, V y, V power) {
+    const Exponent kind = kind_of(y);
+    const V negative = hn::IfThenElse(kind.whole, hn::IfThenElse(kind.odd, hn::Neg(power), power), number(no_number));
+    return hn::IfThenElse(hn::Lt(x, hn::Zero(D())), negative, power);
+  }
+  // Of bases below normal numbers, 0, infinity, and powers that are none of the usual numbers.
+  static HWY_INLINE V rest(V x, V y) {
+    const D d;
+    const V size = hn::Abs(x), one = number(1), zero = hn::Zero(d);
+    const M below = hn::Lt(size, number(least_normal)), none = hn::Eq(size, zero),
+            endless = hn::Eq(size, number(infinity));
+    const M usual = hn::AndNot(none, hn::Lt(size, number(infinity)));
+    const V normal = hn::IfThenElse(below, from_below(hn::IfThenElseZero(below, size)), size);
+    const Sum log = log_of(hn::IfThenElse(usual, normal, one),
+                           hn::IfThenElse(below, number(0x1p52 + 1023 + 1074), number(0x1p52 + 1023)));
+    const V above = hn::IfThenElse(none, number(-infinity), hn::IfThenElse(endless, number(infinity), log.high));
+    const Sum product = logarithm_times(y, log);
+    const V high = hn::Mul(y, above);  // of numbers it is as far from 0 as the power needs
+    const M inside = hn::Lt(hn::Abs(high), number(800));
+    const V clamped = hn::Min(number(800), hn::Max(number(-800), high));
+    const PartOfPower p = exp_of({clamped, hn::IfThenElseZero(inside, product.low)});
+    V power = scaled_by(p.part, hn::Sub(p.anchored, number(anchor)));
+    power = hn::IfThenElse(hn::Eq(size, one), one, power);
+    const Exponent kind = kind_of(y);
+    const M minus = hn::Lt(hn::CopySign(one, x), zero), wrong = hn::And(hn::Lt(x, zero), hn::Not(kind.whole));
+    power = hn::IfThenElse(hn::And(minus, kind.odd), hn::Neg(power), power);
+    power = hn::IfThenElse(hn::And(wrong, usual), number(no_number), power);
+    power = hn::IfThenElse(hn::Or(hn::IsNaN(x), hn::IsNaN(y)), number(no_number), power);
+    return hn::IfThenElse(hn::Or(hn::Eq(y, zero), hn::Eq(x, one)), one, power);
+  }
+};
+
+// Lane by lane: what stands beside an element does not change its bits.
+HWY_INLINE V power_at(V x, V y) {
+  M good;
+  const V power = Pow::of(x, y, good);
+  return HWY_LIKELY(hn::AllTrue(D(), good)) ? power : hn::IfThenElse(good, power, Pow::rest(x, y));
 }
 
 template <unsigned scalars>
@@ -98,7 +138,7 @@ void power(const TileCall& c) {
     double* out = dst_row_of<double>(c, r);
     const V fa = hn::Set(d, *a), fb = hn::Set(d, *b);
     for (int64_t j = 0; j < n; j += static_cast<int64_t>(hn::Lanes(d)))
-      power_at(scalars & 1 ? fa : hn::LoadU(d, a + j), scalars & 2 ? fb : hn::LoadU(d, b + j), out + j);
+      hn::StoreU(power_at(scalars & 1 ? fa : hn::LoadU(d, a + j), scalars & 2 ? fb : hn::LoadU(d, b + j)), d, out + j);
   }
 }
 

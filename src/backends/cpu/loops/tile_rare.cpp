@@ -1,6 +1,5 @@
-// Tile functions of rare mathematics on float lanes: vectors of double, whose few ulp a float does not see, and the C
-// library for lanes that those do not hold for: infinite ones, zeros and poles. Lane by lane, so that what stands
-// beside an element does not change its bits.
+// Tile functions of rare mathematics on float lanes: vectors of double, whose few ulp a float does not see. Lane by
+// lane, so that what stands beside an element does not change its bits.
 #include "backends/cpu/loops/tile.h"
 #include "backends/cpu/vector_targets.h"
 
@@ -10,13 +9,12 @@
 #include <hwy/highway.h>
 
 #include <algorithm>
-#include <cmath>
-#include <cstring>
 #include <limits>
 
 // Once per instruction set, and so behind the above.
 // clang-format off
 #include <hwy/contrib/math/math-inl.h>
+#include "backends/cpu/loops/far-inl.h"
 // clang-format on
 
 HWY_BEFORE_NAMESPACE();
@@ -84,7 +82,7 @@ HWY_INLINE M within(Wide d, W x, double limit) { return hn::Le(hn::Abs(x), wide(
 // An odd function's value, whose zero has the argument's sign.
 HWY_INLINE W odd(Wide d, W x, W value) { return hn::IfThenElse(hn::Eq(x, hn::Zero(d)), x, value); }
 
-constexpr double largest_float = 3.5e38;
+constexpr double infinity = std::numeric_limits<double>::infinity();
 
 // Horner's rule, highest coefficient first.
 template <class X, class Sum>
@@ -146,7 +144,8 @@ HWY_INLINE X angle(Wide d, const X& t, const X& from) {
   constexpr double coefficients[] = {-0.037654940059827287, 0.069741884001175244, -0.089925508891739475,
                                      0.11103456695540477,   -0.14285386542484876, 0.19999993053286369,
                                      -0.33333333276920302,  0.9999999999992446};
-  return mul_add(t, by_halves(d, mul(t, t), coefficients), from);
+  const X square = mul_add(t, t, wide(d, 0x1p-60));  // beside which squares below normal numbers would take their time
+  return mul_add(t, by_halves(d, square, coefficients), from);
 }
 
 // Of numbers in [-700, 700], to 2e-10 where the series ends with the eighth power.
@@ -184,15 +183,21 @@ HWY_INLINE W log_of(Wide d, W x) {
   return hn::MulAdd(k, wide(d, 0.6931471805599453), hn::Mul(s, r));
 }
 
-// Each: the vector's function, where it holds, which a NaN's need not say, and the C library's; or the first alone.
+// Each: the function, where it holds, which a NaN's need not say, and the function of all other numbers; or the first
+// alone.
 struct Tan {
-  // Of the rest by π/2 both sine and cosine, of which an odd number of quarters changes the places.
   template <class X>
   static HWY_INLINE X of(Wide d, const X& x) {
-    const W anchor = wide(d, 0x1.8p52);  // of a number beside it the low bits are the whole part
+    const W anchor = wide(d, whole_anchor);
     const X anchored = mul_add(x, wide(d, 0.63661977236758134), anchor), n = sub(anchored, anchor);
     const X near = neg_mul_add(n, wide(d, 1.57079632673412561417), x);
-    const X r = neg_mul_add(n, wide(d, 6.07710050650619224932e-11), near), z = mul(r, r);
+    const X r = neg_mul_add(n, wide(d, 6.07710050650619224932e-11), near), tangent = by_turns(d, anchored, r);
+    return each([&](W one, W value) HWY_ATTR { return odd(d, one, value); }, x, tangent);
+  }
+  // Of the rest by π/2 both sine and cosine, of which an odd number of quarters changes the places.
+  template <class X>
+  static HWY_INLINE X by_turns(Wide d, const X& anchored, const X& r) {
+    const X z = mul(r, r);
     const X s = polynomial(z, wide(d, 2.7557313707070068e-06), -1.9841269829857949e-04, 8.3333333333224895e-03,
                            -1.6666666666666632e-01);
     const X c = polynomial(z, wide(d, -2.7557314351390663e-07), 2.4801587289476729e-05, -1.3888888888874109e-03,
@@ -202,8 +207,7 @@ struct Tan {
                            HWY_ATTR { return hn::IfThenElse(is_odd(d, whole), hn::Neg(of_cosine), of_sine); };
     const auto below = [&](W whole, W of_sine, W of_cosine)
                            HWY_ATTR { return hn::IfThenElse(is_odd(d, whole), of_sine, of_cosine); };
-    const X tangent = quotient(d, each(above, anchored, sine, c), each(below, anchored, sine, c));
-    return each([&](W one, W value) HWY_ATTR { return odd(d, one, value); }, x, tangent);
+    return quotient(d, each(above, anchored, sine, c), each(below, anchored, sine, c));
   }
   static HWY_INLINE M is_odd(Wide d, W whole) {
     const hn::RebindToSigned<Wide> bits;
@@ -211,17 +215,18 @@ struct Tan {
     return hn::RebindMask(d, one);
   }
   static M holds(Wide d, W x) { return within(d, x, 30000); }
-  static float scalar(float x) { return tanf(x); }
+  static W rest(Wide d, W x) {
+    const Reduction at = far_turn_of_float(x);
+    return hn::IfThenElse(within(d, x, 1e300), by_turns(d, at.anchored, at.r), no_number(d));
+  }
 };
 struct Asin {
+  static constexpr bool everywhere = true;
   static W of(Wide d, W x) { return hn::IfThenElse(within(d, x, 1), odd(d, x, hn::Asin(d, x)), no_number(d)); }
-  static M holds(Wide d, W x) { return within(d, x, largest_float); }
-  static float scalar(float x) { return asinf(x); }
 };
 struct Acos {
+  static constexpr bool everywhere = true;
   static W of(Wide d, W x) { return hn::IfThenElse(within(d, x, 1), hn::Acos(d, x), no_number(d)); }
-  static M holds(Wide d, W x) { return within(d, x, largest_float); }
-  static float scalar(float x) { return acosf(x); }
 };
 struct Atan {
   static constexpr bool everywhere = true;
@@ -237,9 +242,11 @@ struct Atan {
   }
 };
 struct Sinh {
-  // By its series up to 1, from where on the difference of exponentials has digits enough.
+  static constexpr bool everywhere = true;
+  // By its series up to 1, from where on the difference of exponentials has digits enough; at 100 it is infinite for a
+  // float.
   static W of(Wide d, W x) {
-    const W a = hn::Abs(x), z = hn::Mul(x, x), e = exp_of(d, a);
+    const W a = hn::Min(hn::Abs(x), wide(d, 100)), z = hn::Mul(a, a), e = exp_of(d, a);
     const W small = hn::MulAdd(
         hn::Mul(polynomial(z, wide(d, 1.0 / 6227020800), 1.0 / 39916800, 1.0 / 362880, 1.0 / 5040, 1.0 / 120, 1.0 / 6),
                 z),
@@ -247,30 +254,29 @@ struct Sinh {
     const W large = hn::Mul(wide(d, 0.5), hn::Sub(e, inverse(d, e)));
     return hn::CopySign(hn::IfThenElse(hn::Le(a, wide(d, 1)), small, large), x);
   }
-  static M holds(Wide d, W x) { return within(d, x, 100); }
-  static float scalar(float x) { return sinhf(x); }
 };
 struct Cosh {
+  static constexpr bool everywhere = true;
   static W of(Wide d, W x) {
-    const W e = exp_of(d, hn::Abs(x));  // whose inverse a float has none of where it is infinite for one
+    const W e = exp_of(d, hn::Min(hn::Abs(x), wide(d, 100)));  // where it is infinite for a float
     return hn::Mul(wide(d, 0.5), hn::Add(e, inverse(d, e)));
   }
-  static M holds(Wide d, W x) { return within(d, x, 100); }
-  static float scalar(float x) { return coshf(x); }
 };
 struct Asinh {
-  static W of(Wide d, W x) { return odd(d, x, hn::Asinh(d, x)); }
-  static M holds(Wide d, W x) { return within(d, x, largest_float); }
-  static float scalar(float x) { return asinhf(x); }
+  static constexpr bool everywhere = true;
+  static W of(Wide d, W x) {
+    return hn::IfThenElse(hn::Eq(hn::Abs(x), wide(d, infinity)), x, odd(d, x, hn::Asinh(d, x)));
+  }
 };
 struct Acosh {
+  static constexpr bool everywhere = true;
   static W of(Wide d, W x) {
-    return hn::IfThenElse(hn::Ge(x, wide(d, 1)), hn::Acosh(d, hn::Max(x, wide(d, 1))), no_number(d));
+    const W value = hn::IfThenElse(hn::Eq(x, wide(d, infinity)), x, hn::Acosh(d, hn::Max(x, wide(d, 1))));
+    return hn::IfThenElse(hn::Ge(x, wide(d, 1)), value, no_number(d));
   }
-  static M holds(Wide d, W x) { return within(d, x, largest_float); }
-  static float scalar(float x) { return acoshf(x); }
 };
 struct Atanh {
+  static constexpr bool everywhere = true;
   // Half the logarithm of (1 + a) / (1 − a) = 2^k·(1 + s) / (1 − s), of which s is a third at most: a itself up to
   // there.
   static W of(Wide d, W x) {
@@ -289,10 +295,9 @@ struct Atanh {
     const W p = polynomial(z, wide(d, 0.10930320931529824), 0.085612572005507009, 0.11152564938752144,
                            0.14284072816049648, 0.20000030712015848, 0.33333333118949277, 1.0000000000024329);
     const W halves = hn::IfThenZeroElse(near, hn::Mul(k, wide(d, 0.34657359027997265)));
-    return hn::IfThenElse(inside, hn::CopySign(hn::MulAdd(s, p, halves), x), no_number(d));
+    const W end = hn::IfThenElse(hn::Eq(hn::Abs(x), one), wide(d, infinity), no_number(d));
+    return hn::CopySign(hn::IfThenElse(inside, hn::MulAdd(s, p, halves), end), x);
   }
-  static M holds(Wide d, W x) { return hn::And(within(d, x, largest_float), hn::Not(hn::Eq(hn::Abs(x), wide(d, 1)))); }
-  static float scalar(float x) { return atanhf(x); }
 };
 
 // (1 + 2a)·e^(a²)·erfc(a) as a polynomial of (a − 3) / (a + 3), which is taken to [-1, 1]; a up to 10.3, where a float
@@ -318,31 +323,25 @@ struct Erfc {
   }
 };
 
-// Lanes [0, lanes) of `values`, but those outside of `good`, in which neither operand is NaN, as `scalar` has them.
-template <class Scalar>
-HWY_INLINE void store(W values, M good, float* out, Scalar&& scalar) {
-  const Wide d;
+HWY_INLINE void store(W values, float* out) {
   const Narrow n;
-  if (hn::AllTrue(d, good)) return hn::StoreU(hn::DemoteTo(n, values), n, out);
-  constexpr size_t most = HWY_MAX_BYTES / sizeof(double);
-  HWY_ALIGN float numbers[most];
-  HWY_ALIGN double marks[most];
-  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  hn::StoreU(hn::DemoteTo(n, values), n, numbers);
-  hn::StoreU(hn::IfThenElseZero(good, wide(d, 1)), d, marks);
-  for (int64_t i = 0; i < lanes; ++i)
-    if (marks[i] == 0) numbers[i] = scalar(i);
-  std::memcpy(out, numbers, static_cast<size_t>(lanes) * sizeof(float));  // in the operands' place, it may be
+  hn::StoreU(hn::DemoteTo(n, values), n, out);
 }
 
 template <class F>
-HWY_INLINE void unary_at(const float* a, float* out) {
+HWY_INLINE W unary_of(W x) {
   const Wide d;
-  const Narrow n;
-  const W x = hn::PromoteTo(d, hn::LoadU(n, a));
   const M none = hn::IsNaN(x);
-  store(hn::IfThenElse(none, x, F::of(d, x)), hn::Or(none, F::holds(d, x)), out,
-        [&](int64_t i) { return F::scalar(a[i]); });
+  const W y = hn::IfThenElse(none, x, F::of(d, x));
+  if constexpr (!requires { F::everywhere; }) {
+    const M good = hn::Or(none, F::holds(d, x));
+    if (HWY_UNLIKELY(!hn::AllTrue(d, good))) return hn::IfThenElse(good, y, F::rest(d, x));
+  }
+  return y;
+}
+template <class F>
+HWY_INLINE void unary_at(const float* a, float* out) {
+  store(unary_of<F>(hn::PromoteTo(Wide(), hn::LoadU(Narrow(), a))), out);
 }
 
 template <class F>
@@ -374,8 +373,7 @@ HWY_INLINE void beside_at(const float* a, float* out) {
   }
   const Side<n> y =
       each([](W in, W value) HWY_ATTR { return hn::IfThenElse(hn::IsNaN(in), in, value); }, x, F::of(d, x));
-  for (size_t i = 0; i < n; ++i)
-    hn::StoreU(hn::DemoteTo(narrow, y.v[i]), narrow, out + static_cast<int64_t>(i) * lanes);
+  for (size_t i = 0; i < n; ++i) store(y.v[i], out + static_cast<int64_t>(i) * lanes);
 }
 
 template <class F>
@@ -404,7 +402,21 @@ struct Pow {
     const M normal = hn::And(hn::Ge(size, wide(d, 1e-30)), hn::Le(size, wide(d, 1e30)));
     return hn::And(normal, within(d, y, 10));  // where doubles hold the result
   }
-  static float scalar(float x, float y) { return powf(x, y); }
+  // The same of an exponent in [-200, 200], beside which a float has 0 and infinity, and what C says of all others.
+  static W rest(Wide d, W x, W y) {
+    const W size = hn::Abs(x), one = wide(d, 1), zero = hn::Zero(d), half = hn::Mul(y, wide(d, 0.5));
+    const M none = hn::Eq(size, zero), endless = hn::Eq(size, wide(d, infinity)),
+            usual = hn::Not(hn::Or(none, endless));
+    const W log = log_of(d, hn::IfThenElse(usual, size, one));
+    const W all = hn::IfThenElse(none, wide(d, -infinity), hn::IfThenElse(endless, size, log));
+    W power = exp_of(d, hn::Min(wide(d, 200), hn::Max(wide(d, -200), hn::Mul(y, all))));
+    power = hn::IfThenElse(hn::Eq(size, one), one, power);
+    const M whole = hn::Eq(hn::Floor(y), y), odd_one = hn::And(whole, hn::Not(hn::Eq(hn::Floor(half), half)));
+    power = hn::IfThenElse(hn::And(odd_one, hn::Lt(hn::CopySign(one, x), zero)), hn::Neg(power), power);
+    const M wrong = hn::And(usual, hn::And(hn::Lt(x, zero), hn::Not(whole)));
+    power = hn::IfThenElse(hn::Or(wrong, hn::Or(hn::IsNaN(x), hn::IsNaN(y))), no_number(d), power);
+    return hn::IfThenElse(hn::Or(hn::Eq(y, zero), hn::Eq(x, one)), one, power);
+  }
 };
 // x − trunc(x / y)·y, exact: the product has the digits of a float and of a quotient below 2^28. The quotient's
 // rounding may take it to the next whole number.
@@ -417,23 +429,31 @@ struct Fmod {
     return hn::CopySign(rest, x);
   }
   static M holds(Wide d, W x, W y) {
-    const M finite = hn::And(within(d, x, largest_float), within(d, y, largest_float));
-    return hn::And(finite, hn::Lt(hn::Abs(x), hn::Mul(hn::Abs(y), wide(d, 0x1p28))));
+    const M few = hn::Lt(hn::Abs(x), hn::Mul(hn::Abs(y), wide(d, 0x1p28)));
+    return hn::And(few, hn::Lt(hn::Abs(y), wide(d, infinity)));
   }
-  static float scalar(float x, float y) { return fmodf(x, y); }
+  static W rest(Wide, W x, W y) { return long_rest(x, y); }
 };
 struct Atan2 {
   static W of(Wide d, W y, W x) {
     const W pi = wide(d, 3.14159265358979323846);
     const Reduced r = reduced(d, hn::Abs(y), hn::Abs(x));
     const W acute = angle(d, hn::Div(r.above, r.below), r.from);
-    return hn::CopySign(hn::IfThenElse(hn::Lt(x, hn::Zero(d)), hn::Sub(pi, acute), acute), y);
+    return hn::CopySign(hn::IfThenElse(hn::Lt(hn::CopySign(wide(d, 1), x), hn::Zero(d)), hn::Sub(pi, acute), acute), y);
   }
   static M holds(Wide d, W y, W x) {
-    const M some = hn::Gt(hn::Add(hn::Abs(y), hn::Abs(x)), hn::Zero(d));
-    return hn::And(some, hn::And(within(d, y, largest_float), within(d, x, largest_float)));
+    const W both = hn::Add(hn::Abs(y), hn::Abs(x));
+    return hn::And(hn::Gt(both, hn::Zero(d)), hn::Lt(both, wide(d, infinity)));
   }
-  static float scalar(float y, float x) { return atan2f(y, x); }
+  // Of two that are infinite as of any two that are equal, of zeros as of 0 and 1.
+  static W rest(Wide d, W y, W x) {
+    const W one = wide(d, 1), a = hn::Abs(y), b = hn::Abs(x), endless = wide(d, infinity);
+    const W up = hn::IfThenElseZero(hn::Eq(a, endless), one);
+    const W along =
+        hn::IfThenElse(hn::Eq(hn::Max(a, b), hn::Zero(d)), one, hn::IfThenElseZero(hn::Eq(b, endless), one));
+    const W value = of(d, hn::CopySign(up, y), hn::CopySign(along, x));
+    return hn::IfThenElse(hn::Or(hn::IsNaN(x), hn::IsNaN(y)), no_number(d), value);
+  }
 };
 
 template <class F, unsigned scalars>
@@ -442,8 +462,9 @@ HWY_INLINE void binary_at(const float* a, const float* b, float fixed_a, float f
   const Narrow n;
   const W x = scalars & 1 ? wide(d, fixed_a) : hn::PromoteTo(d, hn::LoadU(n, a + j)),
           y = scalars & 2 ? wide(d, fixed_b) : hn::PromoteTo(d, hn::LoadU(n, b + j));
-  store(F::of(d, x, y), F::holds(d, x, y), out + j,
-        [&](int64_t i) { return F::scalar(scalars & 1 ? fixed_a : a[j + i], scalars & 2 ? fixed_b : b[j + i]); });
+  const W z = F::of(d, x, y);
+  const M good = F::holds(d, x, y);
+  store(HWY_LIKELY(hn::AllTrue(d, good)) ? z : hn::IfThenElse(good, z, F::rest(d, x, y)), out + j);
 }
 
 template <class F, unsigned scalars>

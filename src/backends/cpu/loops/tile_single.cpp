@@ -62,17 +62,18 @@ struct SingleAtan {
   }
 };
 
-// What the arcs of sine and cosine have in common: of a = |x| up to a half the arc sine is a + rest, of greater ones it
-// is π/2 − 2(a + rest) of a = sqrt((1 − |x|) / 2), whose rest by the root's rounding is in `rest`.
+// What the arcs of sine and cosine have in common, of a size: of a = |x| up to a half the arc sine is a + rest, of
+// greater ones it is π/2 − 2(a + rest) of a = sqrt((1 − |x|) / 2), whose rest by the root's rounding is in `rest`.
 struct Arc {
   hn::Mask<Single> steep;
   S a, rest;
 };
-HWY_INLINE Arc arc_of(S x) {
+HWY_INLINE Arc arc_of(S size) {
   const Single d;
-  const S size = hn::Abs(x), half = hn::Set(d, 0.5f);
+  const S half = hn::Set(d, 0.5f);
   const auto steep = hn::Gt(size, half);
-  const S z = hn::IfThenElse(steep, hn::NegMulAdd(size, half, half), hn::Mul(size, size));
+  const S z = hn::IfThenElse(steep, hn::NegMulAdd(size, half, half),
+                             hn::MulAdd(size, size, hn::Set(d, next_to_nothing * 0x1p-10f)));
   const S root = hn::Sqrt(z), a = hn::IfThenElse(steep, root, size);
   const S twice = hn::Max(hn::Add(root, root), hn::Set(d, std::numeric_limits<float>::min()));  // of 0 the rest is 0
   const S left = hn::IfThenElseZero(steep, hn::Mul(hn::NegMulAdd(root, root, z), near_inverse(d, twice)));
@@ -91,16 +92,17 @@ struct SingleAsin {
   static constexpr bool everywhere = true;
   static HWY_INLINE S of(S x) {
     const Single d;
-    const Arc arc = arc_of(x);
+    const Arc arc = arc_of(hn::Add(hn::Abs(x), hn::Set(d, 0x1p-60f)));
     const S from = hn::IfThenElseZero(arc.steep, hn::Set(d, 1.57079637f));
-    return hn::CopySign(away_from(from, hn::IfThenElse(arc.steep, hn::Set(d, -2), hn::Set(d, 1)), arc), x);
+    const S angle = away_from(from, hn::IfThenElse(arc.steep, hn::Set(d, -2), hn::Set(d, 1)), arc);
+    return hn::IfThenElse(hn::Lt(hn::Abs(x), hn::Set(d, 0x1p-20f)), x, hn::CopySign(angle, x));
   }
 };
 struct SingleAcos {
   static constexpr bool everywhere = true;
   static HWY_INLINE S of(S x) {
     const Single d;
-    const Arc arc = arc_of(x);
+    const Arc arc = arc_of(hn::Add(hn::Abs(x), hn::Set(d, next_to_nothing)));
     const S behind = hn::IfThenElseZero(hn::Lt(x, hn::Zero(d)), hn::Set(d, 3.14159274f));
     const S times = hn::IfThenElse(arc.steep, hn::CopySign(hn::Set(d, 2), x), hn::CopySign(hn::Set(d, 1), hn::Neg(x)));
     return away_from(hn::IfThenElse(arc.steep, behind, hn::Set(d, 1.57079637f)), times, arc);
@@ -116,24 +118,25 @@ struct SingleTan {
     const hn::RebindToSigned<Single> bits;
     const S one = hn::Set(d, 1), half = hn::Set(d, 0.5f);
     const S anchor = hn::Set(d, 0x1.8p23f);  // of a number beside it the low bits are the whole part
-    const S anchored = hn::MulAdd(x, hn::Set(d, 0.636619772f), anchor), n = hn::Sub(anchored, anchor);
-    const S near = hn::NegMulAdd(n, hn::Set(d, 1.57079637051f), x), part = hn::Set(d, 4.37113882867e-8f);  // exact
+    const S off = hn::Add(x, hn::Set(d, 0x1p-50f));
+    const S anchored = hn::MulAdd(off, hn::Set(d, 0.636619772f), anchor), n = hn::Sub(anchored, anchor);
+    const S near = hn::NegMulAdd(n, hn::Set(d, 1.57079637051f), off), part = hn::Set(d, 4.37113882867e-8f);  // exact
     const S step = hn::Mul(n, part), r = hn::Add(near, step), back = hn::Sub(r, near);
     const S lost = hn::Add(hn::Sub(near, hn::Sub(r, back)), hn::Sub(step, back));
     const S r_rest = hn::MulAdd(n, hn::Set(d, 1.71512451e-15f), hn::Add(lost, hn::MulSub(n, part, step)));
-    const S h = hn::Mul(r, half), h_rest = hn::Mul(r_rest, half), z = hn::Mul(h, h);
+    const S h = hn::Mul(r, half), h_rest = hn::Mul(r_rest, half), z = hn::MulAdd(h, h, hn::Set(d, 0x1p-50f));
     const S series = polynomial_of(z, hn::Set(d, 0.025579973304f), 0.053469281247f, 0.13335934743f, 0.33333291417f);
     const S more = hn::MulAdd(hn::Mul(h, z), series, hn::MulAdd(h_rest, z, h_rest));
     const S u = hn::Add(h, more), u_rest = hn::Add(hn::Sub(h, u), more);
     const Rounded twice = {hn::Add(u, u), hn::Add(u_rest, u_rest)};
-    const S square = hn::Mul(u, u), c = hn::Sub(one, square);
+    const S square = hn::MulAdd(u, u, hn::Set(d, 0x1p-50f)), c = hn::Sub(one, square);
     const S square_rest = hn::MulAdd(twice.value, u_rest, hn::MulSub(u, u, square));
     const S c_rest = hn::Sub(hn::Sub(hn::Sub(one, c), square), square_rest);
     const S turn = hn::BitCast(d, hn::ShiftLeft<31>(hn::BitCast(bits, anchored)));  // the sign where n is odd
     const auto odd = hn::MaskFromVec(hn::BitCast(d, hn::BroadcastSignBit(hn::BitCast(bits, turn))));
     const Rounded above = {hn::IfThenElse(odd, c, twice.value), hn::IfThenElse(odd, c_rest, twice.rest)};
     const Rounded below = {hn::IfThenElse(odd, twice.value, c), hn::IfThenElse(odd, twice.rest, c_rest)};
-    return hn::IfThenElse(hn::Lt(hn::Abs(x), hn::Set(d, 0x1p-60f)), x, hn::Xor(quotient(above, below).value, turn));
+    return hn::IfThenElse(hn::Lt(hn::Abs(x), hn::Set(d, 0x1p-14f)), x, hn::Xor(quotient(above, below).value, turn));
   }
 };
 
@@ -143,8 +146,8 @@ struct SingleErfc {
   // What quotients and the square round off is put back.
   static HWY_INLINE S of(S x) {
     const Single d;
-    const S a = hn::Min(hn::Set(d, 10.06f), hn::Abs(x));  // of NaN it is NaN
-    const auto beyond = hn::Gt(hn::Abs(x), a);            // where numbers below normal ones would take their time
+    const S size = hn::Add(hn::Abs(x), hn::Set(d, next_to_nothing)), a = hn::Min(hn::Set(d, 10.06f), size);
+    const auto beyond = hn::Gt(size, a);  // of NaN a is NaN
     const S one = hn::Set(d, 1), two = hn::Set(d, 2), half = hn::Set(d, 0.5f);
     const S below = hn::Add(a, two), twice = hn::MulAdd(a, two, one), both = near_inverse(d, hn::Mul(below, twice));
     const S by_below = hn::Mul(both, twice), by_twice = hn::Mul(both, below);
@@ -156,9 +159,11 @@ struct SingleErfc {
     const S first = hn::MulAdd(p, by_twice, by_twice);
     const S left = hn::MulAdd(hn::NegMulAdd(first, a, half), two, hn::Sub(p, first));
     const S scaled = hn::MulAdd(left, by_twice, first);
-    const S square = hn::IfThenZeroElse(beyond, hn::Mul(a, a)), power = exp_in_range(d, hn::Neg(square));
-    const S y = hn::IfThenZeroElse(beyond, hn::Mul(scaled, power));
-    const S small = hn::MulAdd(y, hn::NegMulAdd(a, a, square), y);
+    const S square = hn::IfThenZeroElse(beyond, hn::Mul(a, a));
+    const PartedExp<S> power = parted_exp(d, hn::Neg(square));
+    const S y = hn::IfThenZeroElse(beyond, hn::Mul(hn::Mul(scaled, hn::Set(d, 16)), power.part));
+    // By its power of 2 in the end, where it may be below normal numbers: there scaled is 1/18 to 1/16.
+    const S small = scale(d, hn::MulAdd(y, hn::NegMulAdd(a, a, square), y), hn::Sub(power.power, hn::Set(d, 4)));
     return hn::IfThenElse(hn::Lt(x, hn::Zero(d)), hn::Sub(two, small), small);
   }
 };

@@ -50,13 +50,21 @@ const Function functions[] = {
 };
 
 // Special values and what is beside the places where a function's parts meet; any bits; many of its own range, near 0,
-// near 1, near multiples of π/2, and large ones.
+// near 1, near multiples of π/2, large ones, and such that are below normal numbers or whose powers are.
 std::vector<double> arguments(const Function& f) {
   std::mt19937_64 random(7);
   const auto uniform = [&](double low, double high) {
     return std::uniform_real_distribution<double>(low, high)(random);
   };
-  std::vector<double> x{nan, inf, 5e-324, 1e-310, 0x1p-1022, 1.7e308, 0x1.6a09e667f3bcdp1023, 0.0};
+  std::vector<double> x{nan,
+                        inf,
+                        5e-324,
+                        1e-310,
+                        0x1p-1022,
+                        1.7e308,
+                        0x1.6a09e667f3bcdp1023,
+                        0x1.6ac5b262ca1ffp+849,  // of all doubles the nearest one to a multiple of π/2
+                        0.0};
   for (const double at : {0.25,    0.41421356237309503,
                           0.5,     1.0,
                           2.0,     2.414213562373095,
@@ -85,6 +93,13 @@ std::vector<double> arguments(const Function& f) {
   const size_t both = x.size();
   for (size_t i = 0; i < both; ++i) x.push_back(-x[i]);
   for (int i = 0; i < 20000; ++i) x.push_back(uniform(f.low, f.high));
+  for (int i = 0; i < 2000; ++i) {
+    x.push_back(std::round(std::exp(uniform(0, 700))) * 1.5707963267948966);
+    x.push_back(std::bit_cast<double>(random() >> 12));  // below normal numbers
+    x.push_back(std::exp2(uniform(-545, -330)));         // whose squares, or cubes, are
+    x.push_back(uniform(690, 750));
+    for (int j = 0; j < 4; ++j) x.push_back(-*(x.end() - 4));
+  }
   return x;
 }
 
@@ -139,8 +154,8 @@ std::vector<double> values(ExprOp op, const std::vector<double>& x, const std::v
   return out;
 }
 
-// Angles within a unit, rests exactly; of special values in all pairs, of numbers of all sizes, and of quotients near
-// whole numbers.
+// Angles and powers within a unit, rests exactly; of special values in all pairs, of numbers of all sizes, and of
+// quotients near whole numbers.
 TEST(Doubles, FunctionsOfTwo) {
   std::mt19937_64 random(9);
   std::normal_distribution<double> normal;
@@ -156,21 +171,33 @@ TEST(Doubles, FunctionsOfTwo) {
     add(-std::exp(15 * normal(random)), std::exp(10 * normal(random)));
     const double b = normal(random), whole = std::round(1000 * normal(random)) * b;
     add(std::nextafter(whole, i % 2 ? inf : -inf), b);
+    const double any = std::bit_cast<double>(random());
+    add(any, std::bit_cast<double>(random()));
+    add(any, normal(random));
+    add(any, std::round(4 * normal(random)));
+    add(normal(random), any);
+    add(std::bit_cast<double>(random() >> 12), normal(random));
+    add(1 + 1e-6 * normal(random), 1e8 * normal(random));
   }
   on_every_instruction_set([&] {
     const std::vector<double> angles = values(ExprOp::atan2, x, y), rests = values(ExprOp::fmod, x, y);
+    const std::vector<double> powers = values(ExprOp::pow, x, y);
     for (size_t i = 0; i < x.size(); ++i) {
       const double rest = std::fmod(x[i], y[i]), angle = std::atan2(x[i], y[i]);
       ASSERT_TRUE(std::isnan(rest) ? std::isnan(rests[i])
                                    : rests[i] == rest && std::signbit(rests[i]) == std::signbit(rest))
           << x[i] << " fmod " << y[i] << ": " << rests[i] << " for " << rest;
       const double here = off(angles[i], std::atan2(static_cast<long double>(x[i]), static_cast<long double>(y[i])));
-      ASSERT_TRUE((here <= 1 && std::signbit(angles[i]) == std::signbit(angle)) || angles[i] == angle)
+      const bool sign = std::isnan(angle) || std::signbit(angles[i]) == std::signbit(angle);
+      ASSERT_TRUE((here <= 1 && sign) || angles[i] == angle)
           << "atan2 of " << x[i] << " and " << y[i] << ": " << angles[i] << ", off by " << here;
+      const double there = off(powers[i], std::pow(static_cast<long double>(x[i]), static_cast<long double>(y[i])));
+      ASSERT_TRUE(there <= 1 || powers[i] == std::pow(x[i], y[i]))
+          << x[i] << " to " << y[i] << ": " << powers[i] << ", off by " << there;
     }
-    for (const ExprOp op : {ExprOp::atan2, ExprOp::fmod})
+    for (const ExprOp op : {ExprOp::atan2, ExprOp::fmod, ExprOp::pow})
       for (size_t i = 0; i < x.size(); i += 331) {
-        const double want = (op == ExprOp::fmod ? rests : angles)[i];
+        const double want = (op == ExprOp::fmod ? rests : op == ExprOp::pow ? powers : angles)[i];
         const std::vector<double> a(21, x[i]), b(21, y[i]);
         for (const auto& form : {values(op, {x[i]}, b), values(op, a, {y[i]}), values(op, a, b)})
           for (const double one : form) EXPECT_EQ(std::memcmp(&one, &want, 8), 0) << x[i] << ", " << y[i];
