@@ -109,7 +109,8 @@ def lgamma(self: Tensor) -> Tensor:
         found = torch.where(found.abs() < 1e-12, 0.0, found)
     apart = x - x.round()
     reflected = math.log(math.pi) - (_series(SINE, apart * apart) * apart).abs().log() - found
-    return torch.where(x.isinf(), math.inf, torch.where(x < 0.5, reflected, found)).to(_real(self))
+    endless = (x <= -(2.0**52)) | (x == math.inf)  # below 0 they all are whole
+    return torch.where(endless, math.inf, torch.where(x < 0.5, reflected, found)).to(_real(self))
 
 
 def digamma(x: Tensor) -> Tensor:
