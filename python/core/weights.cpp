@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <set>
+#include <span>
 
 #include "convert.h"
 
@@ -56,6 +57,7 @@ struct Place {
   const PyObject* tensor;  // that was there and may be gone by now: only to be compared
   size_t weight = 0;       // that the tensor is
   Seen seen;
+  std::vector<Word> words;  // in the memory that is there, where that is not the weight's
 };
 
 // Modules are not kept alive: of one that is gone nothing is asked.
@@ -116,7 +118,7 @@ class Watch {
       if (owners_.empty() || !owners_.back().ref.is(owner)) owners_.push_back({owner, {}});
       owners_.back().places.push_back(places_.size());
       Place& place =
-          places_.emplace_back(Place{dict, key, module, reinterpret_cast<const PyObject*>(tensor), weight, {}});
+          places_.emplace_back(Place{dict, key, module, reinterpret_cast<const PyObject*>(tensor), weight, {}, {}});
       if (module.is_none()) place.seen = weights_.at(weight).seen;
     }
   }
@@ -133,10 +135,13 @@ class Watch {
     return -1;
   }
 
-  // What is now at a place is another tensor over the same memory, with a count of its own.
-  void accept(size_t place, const nb::object& tensor) {
-    places_.at(place).tensor = tensor.ptr();
-    places_[place].seen = look(tensor);
+  // What is now at a place is another tensor with a count of its own, over the same memory or with the same values.
+  void accept(size_t number, const nb::object& tensor, const Lies& lies) {
+    Place& place = places_.at(number);
+    place.tensor = tensor.ptr();
+    place.seen = look(tensor);
+    place.words.clear();
+    std::apply([&](const auto&... of) { add_words(place.words, of...); }, lies);
   }
 
   // Nothing is asked of a place any more.
@@ -212,6 +217,7 @@ class Watch {
       if (!found || !is_there(found, place.seen)) return static_cast<int64_t>(number);
       if (is_counted(found, place.seen))
         return static_cast<int64_t>(found.ptr() == place.tensor ? places_.size() + place.weight : number);
+      if (differs(place.words)) return static_cast<int64_t>(places_.size() + place.weight);
       weights_[place.weight].found_in = check;
     }
     return -1;
@@ -223,8 +229,12 @@ class Watch {
     if (weight.found_in != check && !weight.tensor.is_none() &&
         (!is_there(weight.tensor, weight.seen) || is_counted(weight.tensor, weight.seen)))
       return true;
-    const auto begin = words_.begin() + static_cast<int64_t>(number == 0 ? 0 : weights_[number - 1].words_end);
-    return std::any_of(begin, words_.begin() + static_cast<int64_t>(weight.words_end),
+    const size_t begin = number == 0 ? 0 : weights_[number - 1].words_end;
+    return differs(std::span(words_).subspan(begin, weight.words_end - begin));
+  }
+
+  static bool differs(std::span<const Word> words) {
+    return std::any_of(words.begin(), words.end(),
                        [](const Word& word) { return read(word.address, word.bytes) != word.first; });
   }
 
@@ -246,7 +256,7 @@ void add_weights(nb::module_& m) {
       .def(nb::init<const nb::object&, const std::vector<GivenWeight>&, const std::vector<GivenPlace>&>(),
            nb::arg("torch").none(), nb::arg("weights"), nb::arg("places"))
       .def("first_changed", &Watch::first_changed, nb::arg("begin"))
-      .def("accept", &Watch::accept, nb::arg("place"), nb::arg("tensor"))
+      .def("accept", &Watch::accept, nb::arg("place"), nb::arg("tensor"), nb::arg("lies"))
       .def("forget", &Watch::forget, nb::arg("place"));
 }
 

@@ -92,14 +92,15 @@ class DAGExecutor:
         self, program: Program, weights: Weights = None, *, device: str | None = None, threads: int = 0
     ) -> None:
         self.session = Session(program, weights, device=device, threads=threads)
-        self._described = self.session.placed.partition()["methods"]
+        self._placed = self.session.placed
+        self._described = self._placed.partition()["methods"]
         self._partitions: dict[str, tuple[Partition, ...]] = {}  # of the methods that were asked for
 
     def partitions(self, method: str | None = None) -> tuple[Partition, ...]:
         """In the order of the run."""
         name = self.session.program.choose_method(method)
         if name not in self._partitions:
-            self._partitions[name] = _partitions(self.session.placed, name, self._described[name])
+            self._partitions[name] = _partitions(self._placed, name, self._described[name])
         return self._partitions[name]
 
     def run(

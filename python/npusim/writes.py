@@ -106,11 +106,11 @@ class Writes:
             if _is_same(found, self._found[place.weight]):
                 if not found.is_inference() and found._version > 0:  # the count of a tensor that was not seen before
                     raise Written([self._written(place.weight)])
-                self._watch.accept(number, found)
+                self._watch.accept(number, found, _NO_MEMORY)
                 return
             own = self._found[place.weight]
             if own.data_ptr() == place.address and _has_same_values(found, own):  # as a table that forward() makes anew
-                self._watch.accept(number, found)
+                self._watch.accept(number, found, _lies(found.detach(), _words_of_one(len(self._names))))
                 return
         what = "is not the model's any more, which has another tensor or other memory in its place: compile the model again"
         raise Written([Problem(f"weight '{place.weight}'", what)])
@@ -121,18 +121,24 @@ _NO_MEMORY = (0, (), (), 0, False, 0)
 
 def _looked_at(found: Mapping[str, Any]) -> list[tuple[Any, Any]]:
     """For each weight a tensor that nobody else has, if it is PyTorch's, and the memory whose words are compared."""
-    step = -(-len(found) // WORDS_OF_ALL)
-    most = max(1, min(WORDS_OF_ONE, WORDS_OF_ALL // max(1, len(found))))
+    step, most = -(-len(found) // WORDS_OF_ALL), _words_of_one(len(found))
     listed: list[tuple[Any, Any]] = []
     for number, value in enumerate(found.values()):
         own = value.detach() if is_torch(value) else None
-        array = (value if isinstance(value, np.ndarray) else None) if own is None else _as_it_lies(own)
-        if array is None or number % step:
-            listed.append((own, _NO_MEMORY))
-        else:
-            lies = (array.ctypes.data, array.shape, array.strides, array.itemsize, array.flags.forc, most)
-            listed.append((own, lies))
+        listed.append((own, _NO_MEMORY if number % step else _lies(value if own is None else own, most)))
     return listed
+
+
+def _words_of_one(weights: int) -> int:
+    return max(1, min(WORDS_OF_ONE, WORDS_OF_ALL // max(1, weights)))
+
+
+def _lies(value: Any, most: int) -> tuple[Any, ...]:
+    """The memory of a weight, of which so many words are compared."""
+    array = _as_it_lies(value) if is_torch(value) else value
+    if not isinstance(array, np.ndarray):
+        return _NO_MEMORY
+    return array.ctypes.data, array.shape, array.strides, array.itemsize, array.flags.forc, most
 
 
 def _as_it_lies(tensor: Any) -> np.ndarray | None:

@@ -155,6 +155,47 @@ def test_changes(change):
     check_refused(session)
 
 
+def with_data_of_their_own(model):
+    for one in (*model.parameters(), *model.buffers()):
+        one.data = one.data.clone()
+
+
+def with_other_parameters(model):
+    for module in model.modules():
+        for name, one in list(module.named_parameters(recurse=False)):
+            setattr(module, name, nn.Parameter(one.detach().clone()))
+        for name, one in list(module.named_buffers(recurse=False)):
+            setattr(module, name, one.clone())
+
+
+MOVED = {
+    "there and back": lambda model: model.double().float(),
+    "data": with_data_of_their_own,
+    "parameters": with_other_parameters,
+    "assign": lambda model: model.load_state_dict(copy.deepcopy(model.state_dict()), assign=True),
+    "twice": lambda model: (with_other_parameters(model), with_data_of_their_own(model)),
+}
+
+
+@pytest.mark.parametrize("change", [*(name for name in CHANGES if name != "shared memory"), "fused optimizer"])
+@pytest.mark.parametrize("move", MOVED)
+def test_changes_of_what_has_other_memory(move, change):
+    torch.manual_seed(1)
+    model = Net().eval()
+    session = made(model)
+    check_runs(session, model)
+    for _ in range(2):
+        MOVED[move](model)
+        check_runs(session, model)
+    if change == "fused optimizer":
+        set_gradients(model.parameters())
+        torch.optim.Adam(model.parameters(), lr=0.2, fused=True).step()
+    else:
+        with torch.no_grad():
+            CHANGES[change](model)
+    check_refused(session)
+
+
 def test_what_replaces_before_the_session_is_made():
     model = Net().eval()
     program = npusim.compile(model, (X,), dtype="float32")

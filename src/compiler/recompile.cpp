@@ -3,11 +3,13 @@
 
 #include <algorithm>
 #include <map>
+#include <unordered_map>
 
 #include "base/error.h"
 #include "codegen/build_program.h"
 #include "compiler/adopt.h"
 #include "kernel/builder.h"
+#include "kernel/facts/memory.h"
 #include "npusim/compiler.h"
 #include "partition/partition.h"
 #include "program/program.h"
@@ -19,13 +21,50 @@ namespace {
 
 // By position in Program::kernels: what the nodes of all graphs share, so that a step costs nothing of its kernel's
 // size.
-using SharedKernels = std::vector<std::shared_ptr<const Kernel>>;
+class SharedKernels {
+ public:
+  explicit SharedKernels(const Program& program) : keeping_(program.kernels.size()) {
+    for (const Kernel& kernel : program.kernels) as_is_.push_back(std::make_shared<const Kernel>(kernel));
+  }
+
+  // A part of a buffer that a step reads and writes, and stores nothing in, is what it read: in a graph that is an
+  // update, whether or not the kernel says so.
+  std::shared_ptr<const Kernel> of(const Step& step) {
+    const auto number = static_cast<size_t>(step.kernel);
+    const std::shared_ptr<const Kernel>& kernel = as_is_[number];
+    std::vector<int> updates;
+    for (size_t to = 0; to < kernel->args.size(); ++to) {
+      const KernelArg& arg = kernel->args[to];
+      updates.push_back(arg.updates);
+      for (size_t from = 0; from < to && arg.written && updates[to] < 0; ++from)
+        if (step.buffers[from] == step.buffers[to] && !filled(number)[to]) updates[to] = static_cast<int>(from);
+    }
+    const auto updates_of = [](const Kernel& k, const std::vector<int>& wanted) {
+      return std::equal(wanted.begin(), wanted.end(), k.args.begin(),
+                        [](int update, const KernelArg& arg) { return update == arg.updates; });
+    };
+    if (updates_of(*kernel, updates)) return kernel;
+    std::shared_ptr<const Kernel>& known = keeping_[number];
+    if (known && updates_of(*known, updates)) return known;
+    auto keeping = std::make_shared<Kernel>(*kernel);
+    for (size_t a = 0; a < updates.size(); ++a) keeping->args[a].updates = updates[a];
+    return known = keeping;
+  }
+
+ private:
+  const std::vector<bool>& filled(size_t number) {
+    return filled_.try_emplace(number, filled_arguments(*as_is_[number])).first->second;
+  }
+
+  std::vector<std::shared_ptr<const Kernel>> as_is_, keeping_;
+  std::unordered_map<size_t, std::vector<bool>> filled_;
+};
 
 // The graph of one method: each time a step writes a buffer that is another value.
 class GraphMaker {
  public:
-  GraphMaker(const Program& program, const SharedKernels& kernels, const Method& method,
-             const std::vector<size_t>& recipes, int32_t first_origin)
+  GraphMaker(const Program& program, SharedKernels& kernels, const Method& method, const std::vector<size_t>& recipes,
+             int32_t first_origin)
       : program_(program),
         kernels_(kernels),
         method_(method),
@@ -121,7 +160,7 @@ class GraphMaker {
     for (const int32_t origin : step.origins)
       if (origin >= first_origin_ && origin < first_origin_ + method_.nodes)
         node.origins.push_back(origin - first_origin_);
-    node.kernel = step.is_transfer() ? transfer_of(at(step.buffers[0])) : kernels_[static_cast<size_t>(step.kernel)];
+    node.kernel = step.is_transfer() ? transfer_of(at(step.buffers[0])) : kernels_.of(step);
     for (size_t i = 0; i < step.buffers.size(); ++i)
       if (!is_written(program_, step, i)) node.inputs.push_back(value(step.buffers[i]));
     for (size_t i = 0; i < step.buffers.size(); ++i) {
@@ -136,7 +175,7 @@ class GraphMaker {
   }
 
   const Program& program_;
-  const SharedKernels& kernels_;
+  SharedKernels& kernels_;
   const Method& method_;
   int64_t first_origin_;
   const std::vector<size_t>& recipes_;
@@ -148,8 +187,7 @@ class GraphMaker {
 constexpr size_t most_recipe_arguments = 400'000;
 
 std::vector<MethodGraph> graphs_of(const Program& program) {
-  SharedKernels kernels;
-  for (const Kernel& kernel : program.kernels) kernels.push_back(std::make_shared<const Kernel>(kernel));
+  SharedKernels kernels(program);
   const RecipeWriters writers = recipe_writers(program);
   size_t budget = most_recipe_arguments;
   std::vector<MethodGraph> graphs;

@@ -179,7 +179,7 @@ std::vector<TensorType> infer_block_diag(const OpCall& call) {
 
 void lower_block_diag(const OpCall& call, Lowering& lowering) {
   OpKernel k(lowering, call.outputs[0].shape);
-  Ex x = k.number(0);
+  Ex x = k.number(0, scalar_of(call.outputs[0].dtype));
   int64_t row = 0, column = 0;
   for (size_t i = 0; i < call.inputs.size(); ++i) {
     const Shape matrix = as_matrix(call, i);

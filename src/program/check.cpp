@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <optional>
 #include <set>
 #include <unordered_map>
@@ -23,10 +24,19 @@ constexpr size_t max_problems = 20;
 constexpr size_t max_rank = 64;
 constexpr size_t max_devices = 64, max_variants = 64;
 constexpr uint64_t max_bytes = most_value_bytes;
-constexpr uint64_t max_named_bytes = 1 << 27;  // of nodes of the IR, by all steps: lists of steps print them
+// Of kernels, nodes of the IR and what is transferred, as all steps name them: lists of steps print them.
+constexpr uint64_t max_named_bytes = 1 << 26;
+constexpr size_t max_target_bytes = 128;
 
 // A name that C would take for a shorter one.
 bool has_nul(std::string_view name) { return name.find('\0') != std::string_view::npos; }
+
+// As XML and JSON print a text.
+uint64_t printed_bytes(std::string_view text) {
+  uint64_t bytes = 0;
+  for (const char c : text) bytes += static_cast<unsigned char>(c) < ' ' || strchr("&<>\"\\", c) ? 6 : 1;
+  return bytes;
+}
 
 // One list of steps and what belongs to it: a method's, or the recipes (method == nullptr).
 struct StepList {
@@ -38,8 +48,10 @@ struct StepList {
 
 class ProgramChecker {
  public:
-  explicit ProgramChecker(const Program& program)
+  // named: the bytes that steps name, of this program and of those before it.
+  ProgramChecker(const Program& program, uint64_t& named)
       : program_(program),
+        named_(named),
         sharing_(program.kernels.size()),
         input_of_(program.buffers.size(), -1),
         output_of_(input_of_),
@@ -84,6 +96,8 @@ class ProgramChecker {
 
   void config(const ProgramDevice& device) {
     if (device.target.empty()) add("expected the name of a device's target, found none");
+    if (device.target.size() > max_target_bytes)
+      add("expected the name of a device's target in {} bytes, found {}", max_target_bytes, device.target.size());
     for (const ConfigRange& range : config_ranges())
       if (const std::string problem = range_problem(range, device.config.*range.member); !problem.empty())
         add("config: {}", problem);
@@ -172,7 +186,8 @@ class ProgramChecker {
     }
     for (size_t i = 0; i < steps.size() && problems_.size() < max_problems; ++i) {
       const Step& step = steps[i];
-      const std::string problem = step.is_transfer() ? transfer(list, step) : kernel_step(list, step);
+      std::string problem = step.is_transfer() ? transfer(list, step) : kernel_step(list, step);
+      if (problem.empty()) problem = named(step);
       if (problem.empty()) continue;
       add("{}: step {} '{}': {}", list.where, i, name(step), problem);
       for (int32_t id : step.buffers)  // what reads it later has no problem of its own
@@ -195,11 +210,20 @@ class ProgramChecker {
                            step.origins[i]);
     for (const int32_t id : step.origins) {
       const Origin& origin = program_.origins[static_cast<size_t>(id)];
-      named_bytes_ += origin.node.size() + origin.op.size() + origin.reason.size();
+      for (const std::string* text : {&origin.node, &origin.op, &origin.reason}) named_ += printed_bytes(*text);
     }
-    if (named_bytes_ > max_named_bytes)
-      return fmt::format("steps up to here name nodes of the IR with more than {} bytes", max_named_bytes);
     return {};
+  }
+
+  // Of a step whose positions are right: what it does, of the bytes that steps may name.
+  std::string named(const Step& step) {
+    if (step.is_transfer()) {
+      for (const int32_t id : step.buffers) named_ += printed_bytes(at(id).name);
+    } else {
+      named_ += printed_bytes(program_.kernels[static_cast<size_t>(step.kernel)].name);
+    }
+    if (named_ <= max_named_bytes) return {};
+    return fmt::format("steps up to here name kernels and nodes of the IR with more than {} bytes", max_named_bytes);
   }
 
   // What is wrong with a buffer's position.
@@ -267,7 +291,7 @@ class ProgramChecker {
   }
 
   // A buffer that a kernel writes is one argument's that it writes, and is read only where each point reads what it
-  // overwrites. All of it is written, or the kernel says that it updates it.
+  // overwrites.
   std::string shared(const Step& step, const Kernel& k) {
     std::unordered_map<int32_t, size_t> written;
     for (size_t a = 0; a < k.args.size(); ++a)
@@ -280,9 +304,6 @@ class ProgramChecker {
       if (!known) known = sharing_of(k);
       if (!may_share(*known, static_cast<int>(a), static_cast<int>(found->second)))
         return fmt::format("argument {}: buffer '{}' is overwritten while it is read", a, at(step.buffers[a]).name);
-      if (k.args[found->second].updates < 0 && !known->filled[found->second])
-        return fmt::format("argument {}: a part of buffer '{}' is overwritten, which argument {} does not update", a,
-                           at(step.buffers[a]).name, found->second);
     }
     return {};
   }
@@ -397,24 +418,25 @@ class ProgramChecker {
   }
 
   const Program& program_;
+  uint64_t& named_;
   std::vector<std::string> problems_;
   std::vector<std::optional<Sharing>> sharing_;  // by kernel, of those where it was asked for
   std::vector<bool> written_;                    // by buffer, by the steps so far
   // By buffer: the last step list it is an input or an output of, and the one in whose arena it is.
   std::vector<int> input_of_, output_of_, arena_of_;
   std::set<std::string_view> names_;
-  uint64_t named_bytes_ = 0;  // by the steps so far
 };
 
 }  // namespace
 
 std::vector<std::string> check_program(const Program& program) {
-  std::vector<std::string> problems = ProgramChecker(program).run();
+  uint64_t named = 0;
+  std::vector<std::string> problems = ProgramChecker(program, named).run();
   if (program.variants.size() > max_variants)
     problems.push_back(fmt::format("expected at most {} variants, found {}", max_variants, program.variants.size()));
   for (size_t n = 0; n < program.variants.size() && problems.empty(); ++n) {
     problems = check_methods_of_variant(program, program.variants[n]);
-    if (problems.empty()) problems = ProgramChecker(with_variant(program, n)).run();
+    if (problems.empty()) problems = ProgramChecker(with_variant(program, n), named).run();
     for (std::string& problem : problems) problem = fmt::format("variant {}: {}", n, problem);
   }
   return problems;

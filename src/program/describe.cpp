@@ -141,8 +141,8 @@ std::string specs_text(const Program& program, std::string_view title, const std
   return text;
 }
 
-std::string method_text(const Program& program, const Method& method, const Footprint& use) {
-  const Work work = method_work(program, method);
+std::string method_text(const Program& program, KernelWorks& works, const Method& method, const Footprint& use) {
+  const Work work = method_work(works, method);
   std::string text = fmt::format("\nmethod {}\n", printable(method.name));
   text += specs_text(program, "inputs", method.inputs);
   text += specs_text(program, "outputs", method.outputs);
@@ -164,7 +164,8 @@ std::string method_text(const Program& program, const Method& method, const Foot
 std::string methods_text(const Program& program) {
   const std::vector<Footprint> uses = footprints(program);
   std::string text;
-  for (size_t m = 0; m < uses.size(); ++m) text += method_text(program, program.methods[m], uses[m]);
+  KernelWorks works(program);
+  for (size_t m = 0; m < uses.size(); ++m) text += method_text(program, works, program.methods[m], uses[m]);
   return text;
 }
 
@@ -240,8 +241,8 @@ Json specs_json(const Program& program, const std::vector<TensorSpec>& specs) {
   return list;
 }
 
-Json method_json(const Program& program, const Method& method, const Footprint& use) {
-  const Work work = method_work(program, method);
+Json method_json(const Program& program, KernelWorks& works, const Method& method, const Footprint& use) {
+  const Work work = method_work(works, method);
   return {{"nodes", method.nodes},
           {"kernels", use.kernels},
           {"steps", method.steps.size()},
@@ -285,8 +286,9 @@ Json codes_json(const Variant& variant) {
 Json methods_json(const Program& program) {
   Json methods = Json::object();
   const std::vector<Footprint> uses = footprints(program);
+  KernelWorks works(program);
   for (size_t m = 0; m < uses.size(); ++m) {
-    Json& json = methods[program.methods[m].name] = method_json(program, program.methods[m], uses[m]);
+    Json& json = methods[program.methods[m].name] = method_json(program, works, program.methods[m], uses[m]);
     if (uses[m].all_weights) json["weights_bytes_at_most"] = true;
   }
   return methods;
@@ -359,7 +361,7 @@ uint64_t arena_lower_bound_bytes(const Method& method) {
 uint64_t weights_bytes(const Program& program) { return bytes_of_kind(program, BufferKind::weight); }
 
 std::string describe(const Program& program, bool json) {
-  return json ? json_text(program_json(program), 2) + "\n" : program_text(program);
+  return json ? json_text(program_json(program), 2) + "\n" : printable_lines(program_text(program));
 }
 
 std::vector<std::string> method_names(const Program& program) {
@@ -383,7 +385,8 @@ ProgramInfo program_info(const Program& program) {
 }
 
 Work method_work(const Program& program, const std::string& method) {
-  return method_work(program, method_named(program, method));
+  KernelWorks works(program);
+  return method_work(works, method_named(program, method));
 }
 
 const Method& method_named(const Program& program, const std::string& name) {

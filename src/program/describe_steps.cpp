@@ -93,9 +93,9 @@ class StepsText {
     });
     const auto extents = [](const std::array<uint32_t, 3>& e) { return fmt::format("{}", fmt::join(e, "x")); };
     text_ += fmt::format("  launch of {} step{}: {} of code {}, grid {}{}, block {}{}\n      ({})\n", launch.count,
-                         launch.count == 1 ? "" : "s", launch.symbol, launch.code, extents(launch.grid),
+                         launch.count == 1 ? "" : "s", shortened(launch.symbol), launch.code, extents(launch.grid),
                          launch.together ? " together" : "", extents(launch.block),
-                         launch.how.empty() ? "" : "\n      as " + launch.how, args);
+                         launch.how.empty() ? "" : "\n      as " + shortened(launch.how), args);
   }
 
   std::string device(int32_t number) const {
@@ -162,7 +162,7 @@ Json steps_json(const Program& program) {
 }  // namespace
 
 std::string describe_steps(const Program& program, bool json) {
-  if (!json) return StepsText(program).run();
+  if (!json) return printable_lines(StepsText(program).run());
   Json report = steps_json(program);
   for (size_t n = 0; n < program.variants.size(); ++n)
     report["variants"].push_back(steps_json(with_variant(program, n)));

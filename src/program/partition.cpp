@@ -119,8 +119,8 @@ std::string calls_text(const Program& program) {
   return text.empty() ? "" : "\nwithout a kernel, run by the ATen plugin\n" + text;
 }
 
-std::string method_text(const Program& program, const Method& method) {
-  const std::vector<DeviceSegment> segments = segments_of(program, method);
+std::string method_text(const Program& program, KernelWorks& works, const Method& method) {
+  const std::vector<DeviceSegment> segments = segments_of(program, works, method);
   const Sums sums = sums_of(segments);
   std::string text = fmt::format("{}: {} segment{}, {} transfer{} of {} MB, about {:.3g} ms\n", printable(method.name),
                                  segments.size(), segments.size() == 1 ? "" : "s", sums.transfers,
@@ -146,8 +146,8 @@ std::string method_text(const Program& program, const Method& method) {
   return text;
 }
 
-Json method_json(const Program& program, const Method& method) {
-  const std::vector<DeviceSegment> segments = segments_of(program, method);
+Json method_json(const Program& program, KernelWorks& works, const Method& method) {
+  const std::vector<DeviceSegment> segments = segments_of(program, works, method);
   const Sums sums = sums_of(segments);
   Json json = {{"segments", Json::array()},
                {"transfers", sums.transfers},
@@ -188,7 +188,7 @@ void each_reason(const Program& program, Visit&& visit) {
 
 }  // namespace
 
-std::vector<DeviceSegment> segments_of(const Program& program, const Method& method) {
+std::vector<DeviceSegment> segments_of(const Program& program, KernelWorks& works, const Method& method) {
   std::vector<DeviceSegment> segments;
   std::vector<Crossing> waiting;
   for (size_t s = 0; s < method.steps.size(); ++s) {
@@ -204,7 +204,7 @@ std::vector<DeviceSegment> segments_of(const Program& program, const Method& met
     DeviceSegment& segment = segments.back();
     ++segment.steps;
     segment.origins.insert(segment.origins.end(), step.origins.begin(), step.origins.end());
-    const Work work = kernel_work(program.kernels[static_cast<size_t>(step.kernel)]);
+    const Work& work = works.of(step);
     const uint64_t bytes = work.read_bytes + work.written_bytes;
     segment.flops += work.flops;
     segment.bytes += bytes;
@@ -220,15 +220,17 @@ std::vector<DeviceSegment> segments_of(const Program& program, const Method& met
 }
 
 std::string describe_partition(const Program& program, bool json) {
+  KernelWorks works(program);
   if (!json) {
     std::string text;
-    for (const Method& method : program.methods) text += (text.empty() ? "" : "\n") + method_text(program, method);
-    return text + reasons_text(program) + calls_text(program);
+    for (const Method& method : program.methods)
+      text += (text.empty() ? "" : "\n") + method_text(program, works, method);
+    return printable_lines(text + reasons_text(program) + calls_text(program));
   }
   Json report = {{"devices", Json::array()}, {"methods", Json::object()}};
   for (const ProgramDevice& device : program.devices) report["devices"].push_back(device.target);
   for (const Method& method : program.methods) {
-    report["methods"][method.name] = method_json(program, method);
+    report["methods"][method.name] = method_json(program, works, method);
     report["methods"][method.name]["reasons"] = Json::array();
     report["methods"][method.name]["calls"] = calls_of(program, method);
   }

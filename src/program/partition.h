@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "program/program.h"
+#include "program/work.h"
 
 namespace npusim {
 
@@ -27,6 +28,6 @@ struct DeviceSegment {
   double seconds = 0;             // by the device's nominal rates, without the transfers
 };
 
-std::vector<DeviceSegment> segments_of(const Program& program, const Method& method);
+std::vector<DeviceSegment> segments_of(const Program& program, KernelWorks& works, const Method& method);
 
 }  // namespace npusim

@@ -75,7 +75,7 @@ class Picture {
 
   // Segments from left to right, in as many rows as they need.
   void draw(const Method& method) {
-    const std::vector<DeviceSegment> segments = segments_of(p_, method);
+    const std::vector<DeviceSegment> segments = segments_of(p_, works_, method);
     top_ += margin + 10;
     text(margin, top_, "start", method.name);
     top_ += 14;
@@ -158,6 +158,7 @@ class Picture {
   }
 
   const Program& p_;
+  KernelWorks works_{p_};
   std::string body_;
   int top_ = 0, width_ = 0;
 };

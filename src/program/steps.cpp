@@ -1,4 +1,5 @@
 // A method's steps as whoever profiles them wants to know them.
+#include <algorithm>
 #include <set>
 
 #include "program/program.h"
@@ -8,20 +9,26 @@ namespace npusim {
 namespace {
 
 // Of what one step reads: a recipe in a chain would name all the weights before it, and each step them again.
-constexpr size_t most_weights = 256, most_letters = 8192;
+constexpr size_t most_weights = 256, most_letters = 1024;
 
-using Weights = std::set<std::string_view>;
+using Weights = std::set<int32_t>;  // their buffers
+
+// Buffers of one step may be one, many times.
+std::set<int32_t> buffers_of(const Step& step) { return {step.buffers.begin(), step.buffers.end()}; }
 
 void add(Weights& to, const Weights& from) {
-  for (const std::string_view name : from)
-    if (to.size() < most_weights) to.insert(name);
+  for (auto buffer = from.begin(); buffer != from.end() && to.size() < most_weights; ++buffer) to.insert(*buffer);
 }
 
-std::vector<std::string> first_of(const Weights& weights) {
+std::vector<std::string> names_of(const Program& program, const Weights& weights) {
   std::vector<std::string> names;
   size_t letters = 0;
-  for (const std::string_view name : weights)
-    if ((letters += name.size()) <= most_letters || names.empty()) names.emplace_back(name);
+  for (const int32_t buffer : weights) {
+    const std::string& name = program.buffers[static_cast<size_t>(buffer)].fqn;
+    if ((letters += name.size()) <= most_letters || names.empty()) names.push_back(name);
+  }
+  std::sort(names.begin(), names.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());
   return names;
 }
 
@@ -29,11 +36,11 @@ std::vector<std::string> first_of(const Weights& weights) {
 std::vector<Weights> weights_of_buffers(const Program& program) {
   std::vector<Weights> weights(program.buffers.size());
   for (size_t b = 0; b < weights.size(); ++b)
-    if (program.buffers[b].kind == BufferKind::weight) weights[b].insert(program.buffers[b].fqn);
+    if (program.buffers[b].kind == BufferKind::weight) weights[b].insert(static_cast<int32_t>(b));
   for (const Step& step : program.recipes.steps) {
     Weights all;
-    for (const int32_t id : step.buffers) add(all, weights[static_cast<size_t>(id)]);
-    for (const int32_t id : step.buffers)
+    for (const int32_t id : buffers_of(step)) add(all, weights[static_cast<size_t>(id)]);
+    for (const int32_t id : buffers_of(step))
       if (program.buffers[static_cast<size_t>(id)].kind == BufferKind::prepared) weights[static_cast<size_t>(id)] = all;
   }
   return weights;
@@ -43,6 +50,7 @@ std::vector<Weights> weights_of_buffers(const Program& program) {
 
 std::vector<StepOverview> method_steps(const Program& program, const std::string& method) {
   const std::vector<Weights> weights = weights_of_buffers(program);
+  KernelWorks works(program);
   std::vector<StepOverview> steps;
   for (const Step& step : method_named(program, method).steps) {
     StepOverview& overview = steps.emplace_back();
@@ -55,15 +63,15 @@ std::vector<StepOverview> method_steps(const Program& program, const std::string
     } else {
       const Kernel& kernel = program.kernels[static_cast<size_t>(step.kernel)];
       overview.kernel = kernel.name;
-      overview.work = kernel_work(kernel);
+      overview.work = works.of(step);
     }
     for (const int32_t origin : step.origins) {
       overview.nodes.push_back(program.origins[static_cast<size_t>(origin)].node);
       overview.operators.push_back(program.origins[static_cast<size_t>(origin)].op);
     }
     Weights read;
-    for (const int32_t id : step.buffers) add(read, weights[static_cast<size_t>(id)]);
-    overview.weights = first_of(read);
+    for (const int32_t id : buffers_of(step)) add(read, weights[static_cast<size_t>(id)]);
+    overview.weights = names_of(program, read);
   }
   return steps;
 }

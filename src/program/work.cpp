@@ -86,13 +86,17 @@ Work kernel_work(const Kernel& kernel) {
   return work;
 }
 
-Work method_work(const Program& program, const Method& method) {
-  std::vector<Work> of_kernel;
-  for (const Kernel& kernel : program.kernels) of_kernel.push_back(kernel_work(kernel));
+const Work& KernelWorks::of(const Step& step) {
+  const auto [known, added] = known_.try_emplace(step.kernel);
+  if (added) known->second = kernel_work(program_.kernels[static_cast<size_t>(step.kernel)]);
+  return known->second;
+}
+
+Work method_work(KernelWorks& works, const Method& method) {
   Work total;
   for (const Step& step : method.steps) {
     if (step.is_transfer()) continue;
-    const Work& work = of_kernel[static_cast<size_t>(step.kernel)];
+    const Work& work = works.of(step);
     total.read_bytes += work.read_bytes;
     total.written_bytes += work.written_bytes;
     total.flops += work.flops;

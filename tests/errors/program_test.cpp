@@ -8,7 +8,6 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/hash.h"
-#include "kernel/builder.h"
 #include "program/pack.h"
 #include "program/sample.h"
 
@@ -155,27 +154,6 @@ TEST(ProgramFile, Calls) {
   };
   EXPECT_EQ(check_error(arena, call_program()),
             "method 'main': step 1 'join': argument 0: buffer 'y' is overwritten while it is read");
-}
-
-// What a step leaves of a buffer that it reads is there for the next one only where the kernel says that it updates it.
-TEST(ProgramFile, PartsOfWhatIsRead) {
-  Program p = call_program();
-  KernelBuilder k({3});
-  const Ex x = k.load_flat(k.input({DType::f32, {3}}));
-  k.store_flat(k.output({DType::f32, {3}}), x);
-  Kernel half = k.finish("half");
-  half.args[0].elements = half.args[1].elements = 6;
-  half.accesses[0].offset = half.stores[0].access.offset = 3;
-  p.kernels = {half};
-  EXPECT_EQ(load_error(serialize(p)), "none");
-  p.methods[0].steps.push_back({0, {1, 1}, 0, {0}});
-  EXPECT_EQ(load_error(serialize(p)),
-            "p.npubin: method 'main': step 1 'join': argument 0: a part of buffer 'y' is overwritten, which argument 1 "
-            "does not update");
-  p.kernels.push_back(half);
-  p.kernels[1].args[1].updates = 0;
-  p.methods[0].steps[1].kernel = 1;
-  EXPECT_EQ(load_error(serialize(p)), "none");
 }
 
 // Lists of steps print what each step is for: a number in the file is a text there.

@@ -133,16 +133,35 @@ class CpuSegment : public Segment {
   std::unique_ptr<HostBuffer> scratch_;
 };
 
+// What is found of a kernel once, however many steps it has: identical layers share it.
+struct KernelFacts {
+  explicit KernelFacts(const Kernel& kernel)
+      : ns(step_ns(kernel)), order(has_order(kernel)), fourier(has_fourier(kernel)), filled(filled_arguments(kernel)) {}
+
+  double ns;
+  bool order, fourier;
+  std::vector<bool> filled;
+  std::map<int, std::shared_ptr<Loops>> loops;  // by the team's threads, where no other step takes the kernel
+};
+
+class KnownKernels {
+ public:
+  KernelFacts& of(const Kernel& kernel) { return known_.try_emplace(&kernel, kernel).first->second; }
+
+ private:
+  std::unordered_map<const Kernel*, KernelFacts> known_;
+};
+
 // What steps share, made when the first of them needs it: for those of a team and for those of one thread, for which a
 // library's plans are others.
 class Contexts {
  public:
   explicit Contexts(int threads) : asked_(threads) {}
   // Of steps of which some are worth a team, or none is.
-  const Context& context_for(const StepRange& range) {
+  const Context& context_for(const StepRange& range, KnownKernels& known) {
     const auto shared = [&](size_t i) {
       const Step& step = range.sequence.steps[range.first + i];
-      return step_ns(range.program.kernels[static_cast<size_t>(step.kernel)]) >= worth_team_ns;
+      return known.of(range.program.kernels[static_cast<size_t>(step.kernel)]).ns >= worth_team_ns;
     };
     bool any = asked_ > 0;
     for (size_t i = 0; i < range.count && !any; ++i) any = shared(i);
@@ -178,10 +197,10 @@ class Contexts {
 
 // Results of which the kernel is not known to store every element. Where one takes the memory of what is read, that is
 // what the others keep.
-std::vector<std::span<std::byte>> unfilled(const Kernel& kernel, std::span<const Binding> args) {
+std::vector<std::span<std::byte>> unfilled(const Kernel& kernel, std::span<const Binding> args,
+                                           const std::vector<bool>& filled) {
   std::vector<std::span<std::byte>> parts;
   if (kernel.call) return parts;
-  const std::vector<bool> filled = filled_arguments(kernel);
   std::multiset<const void*> memory;
   for (size_t i = 0; i < args.size(); ++i) {
     const KernelArg& arg = kernel.args[i];
@@ -210,7 +229,7 @@ class CpuQueue : public Queue {
   void wait() override {}
 
   std::unique_ptr<Segment> prepare(const StepRange& range, std::span<const Placement> placements) override {
-    const Context& context = contexts_.context_for(range);
+    const Context& context = contexts_.context_for(range, known_);
     std::vector<ReadyStep> ready;
     with_team(context.threads, [&] { ready = choose(range, placements, context); });
     return std::make_unique<CpuSegment>(range, std::move(ready), context.threads);
@@ -228,32 +247,35 @@ class CpuQueue : public Queue {
         const Placement& p = placements[static_cast<size_t>(buffer)];
         bindings.push_back({p.buffer->host() + p.offset, p.constant});
       }
-      ready.push_back(choose_step(kernel, bindings, context));
-      ready.back().choice.cleared = unfilled(kernel, bindings);
+      KernelFacts& facts = known_.of(kernel);
+      ready.push_back(choose_step(kernel, facts, bindings, context));
+      ready.back().choice.cleared = unfilled(kernel, bindings, facts.filled);
     }
     return ready;
   }
 
-  ReadyStep choose_step(const Kernel& kernel, std::span<const Binding> bindings, const Context& team) {
-    const bool alone = team.threads > 1 && step_ns(kernel) < worth_sharing_ns;
+  ReadyStep choose_step(const Kernel& kernel, KernelFacts& facts, std::span<const Binding> bindings,
+                        const Context& team) {
+    const bool alone = team.threads > 1 && facts.ns < worth_sharing_ns;
     const Context& context = alone ? contexts_.alone() : team;
     const ThreadCount limit(alone ? 1 : 0);
     if (kernel.contraction) return {choose_implementation(kernel, bindings, context), alone};
     std::vector<void*> args;
     for (const Binding& binding : bindings) args.push_back(binding.data);
-    if (has_order(kernel)) return {{make_order_step(kernel, std::move(args), context.threads), {}}, alone};
-    if (has_fourier(kernel)) return {{make_fourier_step(kernel, std::move(args), context.threads), {}}, alone};
+    std::shared_ptr<Loops>& loops = facts.loops[team.threads];  // which know better what they cost
+    if (loops) return {{std::make_unique<LoopsStep>(loops, std::move(args)), {}}, false};
+    if (facts.order) return {{make_order_step(kernel, std::move(args), context.threads), {}}, alone};
+    if (facts.fourier) return {{make_fourier_step(kernel, std::move(args), context.threads), {}}, alone};
     if (auto step = make_distances_step(kernel, bindings, context)) return {{std::move(step), {}}, alone};
     if (auto step = make_wide_step(kernel, bindings, context)) return {{std::move(step), {}}, alone};
     if (auto step = make_window_step(kernel, bindings, team)) return {{std::move(step), {}}, false};
     if (auto step = make_resample_step(kernel, bindings, team)) return {{std::move(step), {}}, false};
-    auto& loops = loops_[{&kernel, team.threads}];  // which know better what they cost
-    if (!loops) loops = std::make_shared<Loops>(kernel, team.threads);
+    loops = std::make_shared<Loops>(kernel, team.threads);
     return {{std::make_unique<LoopsStep>(loops, std::move(args)), {}}, false};
   }
 
   Contexts contexts_;
-  std::map<std::pair<const Kernel*, int>, std::shared_ptr<Loops>> loops_;  // identical layers share one
+  KnownKernels known_;
 };
 
 class CpuBackend : public Backend {

@@ -248,8 +248,7 @@ bool order_matters(const Kernel& k) {
 }
 
 Sharing sharing_of(const Kernel& k) {
-  Sharing sharing{std::vector<bool>(k.args.size(), true), std::vector<bool>(k.args.size(), false), -1,
-                  filled_arguments(k)};
+  Sharing sharing{std::vector<bool>(k.args.size(), true), std::vector<bool>(k.args.size(), false), -1};
   if (k.call) return sharing;
   // Where there are no points, nothing is read and no stride has been bounded.
   if (std::find(k.space.begin(), k.space.end(), 0) != k.space.end()) {
@@ -282,9 +281,7 @@ bool may_share(const Kernel& k, int read, int written) { return may_share(sharin
 bool may_be_one(const Kernel& k, int read, int written) {
   const KernelArg &from = k.args[static_cast<size_t>(read)], &to = k.args[static_cast<size_t>(written)];
   if (to.updates == read) return true;
-  if (from.dtype != to.dtype || from.elements != to.elements) return false;
-  const Sharing sharing = sharing_of(k);
-  return sharing.filled[static_cast<size_t>(written)] && may_share(sharing, read, written);
+  return from.dtype == to.dtype && from.elements == to.elements && may_share(k, read, written);
 }
 
 bool updates_in_place(const Kernel& k) {

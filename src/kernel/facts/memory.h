@@ -34,7 +34,6 @@ struct Sharing {
   std::vector<bool> reads;  // by argument: whether any part of the kernel reads it
   std::vector<bool> same;   // by argument: each point reads it only at the element that it stores
   int stored = -1;          // the argument to which that applies; -1: none
-  std::vector<bool> filled;  // by argument: filled_arguments()
 };
 Sharing sharing_of(const Kernel& kernel);
 bool may_share(const Sharing& sharing, int read, int written);
@@ -43,8 +42,7 @@ bool may_share(const Sharing& sharing, int read, int written);
 // very element it stores. A contraction may store before it has read all it adds, and of several stores one may come
 // before another's loads, so those kernels may not read it at all.
 bool may_share(const Kernel& kernel, int read, int written);
-// Whether a memory plan may give both one buffer: an argument and its update, or of one size and type where the other is
-// all written anew and may_share(). A part that nothing stores would be what was read, which only an update says.
+// Whether a memory plan may give both one buffer: an argument and its update, or of one size and type and may_share().
 bool may_be_one(const Kernel& kernel, int read, int written);
 // Whether every argument that is updated may share the memory of its update.
 bool updates_in_place(const Kernel& kernel);
