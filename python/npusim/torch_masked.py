@@ -19,8 +19,15 @@ VIEWS = {ATEN.slice.Tensor, ATEN.select.int, ATEN.unsqueeze.default, ATEN.alias.
 def spell_out_masks(graph: torch.fx.Graph) -> None:
     """Spells out such writes; others stay as they are."""
     for node in list(graph.nodes):
+        if node.op == "call_function" and node.target in (PUT, SCATTER):
+            node.args = torch.fx.node.map_arg(node.args, _copied)
         if _is_write(node):
             _replace(graph, node)
+
+
+def _copied(node: torch.fx.Node) -> torch.fx.Node:
+    """What a copy is of: nothing writes into either."""
+    return _copied(node.args[0]) if node.target == ATEN.clone.default else node  # type: ignore[arg-type]
 
 
 def _is_write(node: torch.fx.Node) -> bool:

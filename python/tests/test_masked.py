@@ -41,6 +41,14 @@ def views(x, m, y):
     return x
 
 
+def views_behind_it(x, m, y):
+    x[m] = y[m] - 1
+    x[0:4][1:2].mul_(2)
+    x[1:][0].fill_(7)
+    x += 1
+    return x * 1
+
+
 def accumulated(x, m, y):
     return torch.index_put(x, (m,), y[m], accumulate=True)
 
@@ -101,7 +109,7 @@ def read_under_another_name(x, m, y):
 @pytest.mark.parametrize(
     "function",
     [
-        *(put, add, computed, computed_mask, rows, views, accumulated, read_before_it_changes),
+        *(put, add, computed, computed_mask, rows, views, views_behind_it, accumulated, read_before_it_changes),
         *(computed_rows, in_place_of_its_own, scattered, scattered_in_place, scattered_elements),
         *(written_under_another_name, read_under_another_name),
     ],

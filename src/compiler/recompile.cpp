@@ -23,12 +23,12 @@ namespace {
 // size.
 class SharedKernels {
  public:
-  explicit SharedKernels(const Program& program) : keeping_(program.kernels.size()) {
+  explicit SharedKernels(const Program& program) : program_(program), keeping_(program.kernels.size()) {
     for (const Kernel& kernel : program.kernels) as_is_.push_back(std::make_shared<const Kernel>(kernel));
   }
 
-  // A part of a buffer that a step reads and writes, and stores nothing in, is what it read: in a graph that is an
-  // update, whether or not the kernel says so.
+  // A part of a value that a step reads and writes, and stores nothing in, is what it read: in a graph that is an
+  // update, whether or not the kernel says so. What memory has beside the value's elements is nobody's.
   std::shared_ptr<const Kernel> of(const Step& step) {
     const auto number = static_cast<size_t>(step.kernel);
     const std::shared_ptr<const Kernel>& kernel = as_is_[number];
@@ -37,7 +37,8 @@ class SharedKernels {
       const KernelArg& arg = kernel->args[to];
       updates.push_back(arg.updates);
       for (size_t from = 0; from < to && arg.written && updates[to] < 0; ++from)
-        if (step.buffers[from] == step.buffers[to] && !filled(number)[to]) updates[to] = static_cast<int>(from);
+        if (step.buffers[from] == step.buffers[to] && reached(number)[to] < elements(step.buffers[to]))
+          updates[to] = static_cast<int>(from);
     }
     const auto updates_of = [](const Kernel& k, const std::vector<int>& wanted) {
       return std::equal(wanted.begin(), wanted.end(), k.args.begin(),
@@ -52,12 +53,18 @@ class SharedKernels {
   }
 
  private:
-  const std::vector<bool>& filled(size_t number) {
-    return filled_.try_emplace(number, filled_arguments(*as_is_[number])).first->second;
+  const std::vector<int64_t>& reached(size_t number) {
+    const auto [known, added] = reached_.try_emplace(number);
+    if (added) known->second = reached_elements(*as_is_[number]);
+    return known->second;
+  }
+  int64_t elements(int32_t buffer) const {
+    return element_count(program_.buffers[static_cast<size_t>(buffer)].type.shape);
   }
 
+  const Program& program_;
   std::vector<std::shared_ptr<const Kernel>> as_is_, keeping_;
-  std::unordered_map<size_t, std::vector<bool>> filled_;
+  std::unordered_map<size_t, std::vector<int64_t>> reached_;
 };
 
 // The graph of one method: each time a step writes a buffer that is another value.

@@ -46,7 +46,8 @@ CompileOptions forced(std::set<std::string> operators) {
 
 std::vector<std::string> segments_text(const Program& program) {
   std::vector<std::string> list;
-  for (const DeviceSegment& segment : segments_of(program, program.methods[0])) {
+  KernelWorks works(program);
+  for (const DeviceSegment& segment : segments_of(program, works, program.methods[0])) {
     std::string text = std::to_string(segment.device) + ":";
     for (const Crossing& crossing : segment.before) text += " <" + crossing.value;
     for (const int32_t origin : segment.origins) text += " " + program.origins[static_cast<size_t>(origin)].node;
@@ -116,7 +117,8 @@ TEST(Partition, ViewsFollowTheirData) {
   c.output("s");
   const auto program = compile({c.finish("main")}, forced({"sin"})).program;
   EXPECT_THAT(segments_text(*program), ElementsAre("0: e part", "1: <part s"));
-  EXPECT_EQ(segments_of(*program, program->methods[0])[1].before[0].bytes, 24U);
+  KernelWorks works(*program);
+  EXPECT_EQ(segments_of(*program, works, program->methods[0])[1].before[0].bytes, 24U);
 }
 
 // What is known at load is prepared where it is read.

@@ -162,9 +162,23 @@ TEST(ProgramFile, NamesAtManySteps) {
   p.origins[0].node = std::string(4096, 'n');
   p.methods[0].steps.assign(1000, p.methods[0].steps[0]);
   EXPECT_EQ(load_error(serialize(p)), "none");
-  p.methods[0].steps.assign(40000, p.methods[0].steps[0]);
-  EXPECT_NE(load_error(serialize(p)).find("steps up to here name nodes of the IR with more than 134217728 bytes"),
-            std::string::npos);
+  const std::string problem = "steps up to here name kernels and nodes of the IR with more than 67108864 bytes";
+  const Program small = p;
+  p.methods[0].steps.assign(20000, p.methods[0].steps[0]);
+  EXPECT_NE(load_error(serialize(p)).find(problem), std::string::npos);
+  p = small;
+  p.variants.assign(20, p);
+  EXPECT_NE(load_error(serialize(p)).find("variant 15: method 'main'"), std::string::npos);
+  p = small;
+  p.origins[0].node = std::string(4096, '\n');  // six letters each where JSON prints them
+  p.methods[0].steps.resize(800);
+  EXPECT_EQ(load_error(serialize(p)), "none");
+  p.methods[0].steps.assign(3000, p.methods[0].steps[0]);
+  EXPECT_NE(load_error(serialize(p)).find(problem), std::string::npos);
+  p = call_program();
+  p.kernels[0].name = std::string(4096, 'k');
+  p.methods[0].steps.assign(20000, p.methods[0].steps[0]);
+  EXPECT_NE(load_error(serialize(p)).find(problem), std::string::npos);
 }
 
 // The fuzzer starts from programs of the present format. NPUSIM_WRITE_SEEDS=1 writes them anew.

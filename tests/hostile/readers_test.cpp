@@ -10,6 +10,7 @@
 #include "fuzz/run_program.h"
 #include "graph/import.h"
 #include "npusim/compiler.h"
+#include "npusim/session.h"
 #include "program/sample.h"
 #include "runtime/npy.h"
 #include "runtime/safetensors.h"
@@ -364,8 +365,8 @@ Kernel sum_kernel(const TensorType& type) {
   k.store_flat(k.output(type), sum);
   return k.finish("sum");
 }
-// n methods, each of one step that reads what one of n recipes prepares: from a constant, or from a weight and the recipe
-// before it.
+// n methods, each of one step that reads what one of n recipes prepares: from a constant, or from a weight and the
+// recipe before it.
 Program with_recipes(size_t n, bool chained) {
   const TensorType type{DType::f32, {4}};
   Program p;
@@ -414,6 +415,45 @@ TEST(Readers, RecipesOfManyMethods) {
   });
   // Every method's graph would have all recipes before its own.
   EXPECT_THROW(recompile(with_recipes(2000, true)), Error);
+}
+
+// n steps of one kernel of n expressions, in one method or in one each: what is found of a kernel is found once.
+Program with_steps(size_t n, size_t methods) {
+  const TensorType type{DType::f32, {1}};
+  KernelBuilder k({1});
+  Ex x = k.load_flat(k.input(type));
+  for (size_t i = 0; i < n; ++i) x = x + k.number(static_cast<double>(i + 1));
+  k.store_flat(k.output(type), x);
+  Program p;
+  p.devices.resize(1);
+  p.devices[0].target = p.devices[0].config.name = "cpu";
+  p.kernels = {k.finish("long")};
+  for (const auto& [name, kind] : {std::pair("x", BufferKind::input), std::pair("y", BufferKind::output)})
+    p.buffers.push_back({.name = name, .kind = kind, .type = type, .stored = {}, .fqn = {}, .tied = {}});
+  for (size_t m = 0; m < methods; ++m) {
+    Method& method = p.methods.emplace_back();
+    method.name = fmt::format("m{}", m);
+    method.inputs = {{"x", type, 0}};
+    method.outputs = {{"y", type, 1}};
+    method.steps.assign(n / methods, {0, {0, 1}, 0, {}});
+    method.arenas.resize(1);
+  }
+  return p;
+}
+
+TEST(Readers, StepsOfOneKernel) {
+  ASSERT_EQ(check_program(with_steps(9, 3)), std::vector<std::string>{});
+  for (const size_t methods : {1, 500}) {
+    const std::string of = fmt::format("steps of one kernel in {} methods: ", methods);
+    const auto with = [&](const char* what, const std::function<void(const std::shared_ptr<const Program>&)>& use) {
+      expect_linear(of + what, 2000, [&](size_t n) {
+        return [p = std::make_shared<const Program>(with_steps(n, methods)), use] { use(p); };
+      });
+    };
+    with("described", [](const auto& p) { describe(*p, false), describe_partition(*p, true), partition_picture(*p); });
+    with("listed", [](const auto& p) { method_steps(*p, "m0"), method_work(*p, "m0"); });
+    with("opened", [](const auto& p) { Session session(p); });
+  }
 }
 
 // ---- text

@@ -64,7 +64,8 @@ TEST_P(Partitions, GiveTheAnswersOfOneDevice) {
 
   // A second run moves the inputs that are on the device, and what the plan says.
   uint64_t up = 0, down = 0, up_bytes = 0, down_bytes = 0;
-  for (const DeviceSegment& segment : segments_of(*divided, divided->methods[0]))
+  KernelWorks works(*divided);
+  for (const DeviceSegment& segment : segments_of(*divided, works, divided->methods[0]))
     for (const Crossing& crossing : segment.before) {
       (crossing.to == 0 ? up : down) += 1;
       (crossing.to == 0 ? up_bytes : down_bytes) += crossing.bytes;

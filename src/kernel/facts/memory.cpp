@@ -212,7 +212,7 @@ std::optional<GuardedDim> guarded_dim(const Kernel& k, const Access& a) {
   return found;
 }
 
-std::vector<bool> filled_arguments(const Kernel& k) {
+std::vector<int64_t> reached_elements(const Kernel& k) {
   std::vector<int64_t> reached(k.args.size(), 0);
   std::set<std::tuple<int, int64_t, std::vector<int64_t>>> counted;  // several stores may be of one element
   for (const Store& s : k.stores) {
@@ -230,6 +230,11 @@ std::vector<bool> filled_arguments(const Kernel& k) {
       if (to.strides[d] != 0 || k.space[d] == 0) points *= k.space[d];
     reached[static_cast<size_t>(to.arg)] += points;
   }
+  return reached;
+}
+
+std::vector<bool> filled_arguments(const Kernel& k) {
+  const std::vector<int64_t> reached = reached_elements(k);
   std::vector<bool> filled;
   for (size_t i = 0; i < k.args.size(); ++i) filled.push_back(k.args[i].written && reached[i] == k.args[i].elements);
   return filled;

@@ -22,8 +22,10 @@ std::vector<bool> colliding_dims(const Kernel& kernel, const Access& access);
 // The kernel is sound otherwise.
 std::vector<std::string> store_conflicts(const Kernel& kernel);
 
-// By argument: written ones of which the stores reach every element whatever is read, without guards and index terms,
-// as many points as there are elements. Of a sound kernel, whose stores do not meet.
+// By argument: how many elements its stores reach whatever is read, without index terms and with guards of places in
+// one dimension alone. Of a sound kernel, whose stores do not meet.
+std::vector<int64_t> reached_elements(const Kernel& kernel);
+// By argument: written ones of which the stores reach every element.
 std::vector<bool> filled_arguments(const Kernel& kernel);
 
 // Whether stores must happen in index order: they add to what is there, or may reach one element twice.
