@@ -8,6 +8,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <unordered_map>
 
 #include "backends/cpu/fourier/fourier.h"
 #include "backends/cpu/implementations.h"
