@@ -86,14 +86,7 @@ def export(
     if isinstance(model, torch.export.ExportedProgram):
         if args is not None or kwargs is not None or fixed:
             raise UsageError("an ExportedProgram has its arguments already")
-        try:
-            exported = of_program(with_memory(model), "model")
-        except Error:
-            raise
-        except Exception as error:
-            raise _told(error, model, (), {}, strict) from error
-        exported.held = held_by(model, exported)
-        return exported
+        return _of_exported(model)
     if not isinstance(model, torch.nn.Module):
         raise UsageError(f"model: expected a torch.nn.Module or an ExportedProgram, found {type(model).__name__}")
     if args is None and kwargs is None:
@@ -137,6 +130,17 @@ def export(
     exported.notes = [note for note in notes if note]
     for note in exported.notes:
         warnings.warn(note, stacklevel=3)
+    return exported
+
+
+def _of_exported(program: torch.export.ExportedProgram) -> Exported:
+    try:
+        exported = of_program(with_memory(program), "model")
+    except Error:
+        raise
+    except Exception as error:
+        raise _told(error, program, (), {}, False) from error
+    exported.held = held_by(program, exported)
     return exported
 
 
