@@ -253,3 +253,33 @@ def test_a_mask_beside_other_indices(name, branch):
     if "argument" in name:
         with pytest.raises(npusim.Error, match="an assertion does not hold"):
             session.run(x, ~TRUE)
+
+
+NONE = torch.zeros(0, dtype=torch.int64)
+OF_NOTHING = {
+    "sum": lambda v: v.sum(),
+    "product": lambda v: v.prod(),
+    "one more": lambda v: v.sum() + 1,
+    "kept": lambda v: v.sum(0, keepdim=True),
+    "any": lambda v: v.any().to(v.dtype),
+    "norm": lambda v: torch.linalg.vector_norm(v.float()).to(v.dtype),
+}
+AT_NONE = {
+    "put": lambda x, i, a: x.index_put((i,), a),
+    "summed": lambda x, i, a: x.index_put((i,), a, accumulate=True),
+    "filled": lambda x, i, a: x.index_fill(0, i, a.reshape(())),
+    "two": lambda x, i, a: x.reshape(-1, 1).index_put((i, i), a),
+    "columns": lambda x, i, a: x.expand(2, -1).clone().index_put((torch.tensor([[0], [1]]), i), a),
+    "turned": lambda x, i, a: torch.stack([x, x]).t().clone().index_put((i,), a),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int64, torch.uint8])
+@pytest.mark.parametrize("extent", [0, 3])
+def test_what_nothing_gives_is_written_at_no_index(extent, dtype):
+    x, v = (torch.arange(extent) + 4).to(dtype), torch.zeros(0).to(dtype)
+    calls = [(a, b) for a in OF_NOTHING.values() for b in AT_NONE.values()]
+    model = CallsWithSelf(lambda m, x, i, v: [b(x, i, a(v).to(x.dtype)) for a, b in calls])
+    found = npusim.Session(npusim.compile(model, (x, NONE, v), dtype="float32")).run(x, NONE, v)
+    for value, expected in zip(found.values(), model(x, NONE, v), strict=True):
+        np.testing.assert_array_equal(value, expected.numpy())

@@ -6,6 +6,7 @@
 
 #include "backends/cpu/loops/fold.h"
 #include "kernel/facts/compact.h"
+#include "kernel/facts/depend.h"
 #include "kernel/facts/memory.h"
 #include "kernel/facts/range.h"
 #include "kernel/scalar.h"
@@ -19,16 +20,10 @@ Kernel without_empty_row(Kernel k) {
   if (std::none_of(k.space.begin() + static_cast<std::ptrdiff_t>(outer), k.space.end(),
                    [](int64_t n) { return n == 0; }))
     return k;
+  const Dependence depends = dependence_of(k);  // also of what gives a store its place
+  std::erase_if(k.stores, [&](const Store& s) { return (dims_of(s.access, depends) & row_of(k)) != 0; });
   for (Expr& e : k.exprs)
     if (e.op == ExprOp::reduce || e.op == ExprOp::scan) e = identity_of(e.reduction, e.type);
-  const auto moves = [&](const std::vector<int64_t>& steps) {
-    return std::any_of(steps.begin() + static_cast<std::ptrdiff_t>(outer), steps.end(),
-                       [](int64_t n) { return n != 0; });
-  };
-  std::erase_if(k.stores, [&](const Store& s) {
-    return moves(s.access.strides) ||
-           std::any_of(s.access.guards.begin(), s.access.guards.end(), [&](const Guard& g) { return moves(g.coeffs); });
-  });
   std::fill(k.space.begin() + static_cast<std::ptrdiff_t>(outer), k.space.end(), 1);
   drop_dead(k);  // what moves along the row reaches nothing that is known
   return k;
