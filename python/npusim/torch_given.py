@@ -36,8 +36,12 @@ def with_memory_given(program: torch.export.ExportedProgram) -> torch.export.Exp
         other.meta = dict(x.meta)
         x.replace_all_uses_with(other, delete_user_cb=lambda user, other=other: user is not other)
         with graph.inserting_before(graph.output_node()):
-            # As what torch.export adds for what is assigned: what is returned of before stays that.
-            graph.create_node("call_function", ATEN.copy_.default, (x, other), name="copy__default").meta = dict(x.meta)
+            # As what torch.export adds for what is assigned: what is returned of before stays that. Of a value of its own:
+            # another argument may be given the same one.
+            last_value = graph.call_function(ATEN.clone.default, (other,))
+            last_value.meta = dict(x.meta)
+            given = (x, last_value)
+            graph.create_node("call_function", ATEN.copy_.default, given, name="copy__default").meta = dict(x.meta)
         for spec in signature.output_specs:
             if spec.kind == OutputKind.USER_OUTPUT and getattr(spec.arg, "name", None) == x.name:
                 spec.arg = TensorArgument(name=other.name)

@@ -32,6 +32,43 @@ OF_TWO = {
 }
 
 
+# A rest jumps: the number beside the tensor has to be the one that PyTorch takes.
+RESTS = {
+    "remainder by a number": lambda x, y: torch.remainder(x, -0.1),
+    "remainder by a whole number": lambda x, y: torch.remainder(x, 3),
+    "remainder of a number": lambda x, y: torch.remainder(0.7, x),
+    "remainder by an element": lambda x, y: torch.remainder(x, y),
+    "remainder of an element": lambda x, y: torch.remainder(y, x),
+    "fmod by a number": lambda x, y: torch.fmod(x, 3.7),
+    "fmod by an element": lambda x, y: torch.fmod(x, y),
+    "fmod of an element": lambda x, y: torch.fmod(y, x),
+    "operator": lambda x, y: x % 0.3,
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+@pytest.mark.parametrize("name", RESTS)
+def test_rests_beside_numbers(name, dtype):
+    import npusim
+
+    numbers = torch.randn(500, generator=torch.Generator().manual_seed(1)) * 10.0 ** torch.arange(5).repeat(100)
+    x, y = numbers.to(dtype), torch.tensor(0.1)
+    model = Function(lambda self, x, y: RESTS[name](x, y))
+    value = npusim.Session(npusim.compile(model, (x, y), dtype="auto")).run(x, y)["output"].astype("float64")
+    torch.testing.assert_close(torch.from_numpy(value), model(x, y).double(), rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize("alpha", [0, 1, -1, 2, 7, True])
+def test_sums_of_booleans_with_a_factor(alpha):
+    import npusim
+
+    a, b = torch.tensor([False, False, True, True]), torch.tensor([False, True, False, True])
+    model = Function(lambda self, a, b: (torch.add(a, b, alpha=alpha), torch.add(a, True, alpha=alpha), torch.add(a, a, alpha=alpha)))
+    values = npusim.Session(npusim.compile(model, (a, b), dtype="float32")).run(a, b).values()
+    for value, expected in zip(values, model(a, b), strict=True):
+        assert torch.equal(torch.from_numpy(value), expected)
+
+
 def found(function, *operands):
     import npusim
 

@@ -911,6 +911,7 @@ CHANGES_OF = {
     "add": lambda to, of: to.add_(1),
     "copy": lambda to, of: to.copy_(of),
     "row": lambda to, of: to[0].copy_(of[1]),
+    "data, and copied": lambda to, of: (setattr(to, "data", of * 3), of.copy_(to)),
 }
 CHANGES = ["data", "data", "show", *CHANGES_OF]
 

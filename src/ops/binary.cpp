@@ -11,8 +11,10 @@ namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
+// Of booleans the factor is one.
 Ex alpha_times(Ex x, const OpCall& call) {
-  if (call.number("alpha") == 1) return x;
+  const double alpha = call.number("alpha");
+  if (alpha == 1 || (alpha != 0 && common_dtype(call) == DType::boolean)) return x;
   return x * scalar_attr(x, call, "alpha");
 }
 
@@ -36,10 +38,23 @@ Ex floor_divide(Ex a, Ex b) {
   return select(b == 0, a / b, select(exact == 0, copy_sign(exact * 0, a / b), near));
 }
 
+// A rest jumps: a number beside 16-bit floats, or a tensor of another dtype, counts as it is rounded to theirs.
+Ex rounded_beside(Ex x, const OpCall& call) {
+  const DType common = common_dtype(call);
+  return is_float(common) && dtype_size(common) == 2 ? x.builder->round_to(x, common) : x;
+}
+Ex number_of_rest(Ex beside, const OpCall& call, std::string_view name) {
+  return rounded_beside(scalar_attr(beside, call, name), call);
+}
+Ex tensor_of_rest(Ex x, const OpCall& call, std::string_view name) {
+  const bool own = call.tensor(name) >= 0 && call.type(name).dtype == common_dtype(call);
+  return own ? x : rounded_beside(x, call);
+}
+Ex rest(Ex a, Ex b) { return is_real(a) || is_real(b) ? fmod(a, b) : irem(a, b); }
+
 Ex remainder(Ex a, Ex b) {
-  const bool real = is_real(a) || is_real(b);
-  const Ex rest = real ? fmod(a, b) : irem(a, b);
-  return select(rest != 0 && (rest < 0) != (b < 0), rest + b, rest);
+  const Ex left = rest(a, b);
+  return select(left != 0 && (left < 0) != (b < 0), left + b, left);
 }
 
 Ex divide(Ex a, Ex b, const OpCall& call) {
@@ -194,18 +209,18 @@ constexpr OpRecord records[] = {
     formula<[](Ex x, Ex y) { return floor_divide(x, y); }>("floor_divide(Tensor self, Tensor other) -> Tensor"),
     formula<[](Ex x, const OpCall& c) { return floor_divide(x, other(x, c)); }>(
         "floor_divide.Scalar(Tensor self, Scalar other) -> Tensor"),
-    formula<[](Ex x, Ex y) { return remainder(x, y); }>("remainder.Tensor(Tensor self, Tensor other) -> Tensor",
-                                                        remainder_tolerance),
-    formula<[](Ex x, const OpCall& c) { return remainder(x, other(x, c)); }>(
+    formula<[](Ex x, Ex y, const OpCall& c) {
+      return remainder(tensor_of_rest(x, c, "self"), tensor_of_rest(y, c, "other"));
+    }>("remainder.Tensor(Tensor self, Tensor other) -> Tensor", remainder_tolerance),
+    formula<[](Ex x, const OpCall& c) { return remainder(x, number_of_rest(x, c, "other")); }>(
         "remainder.Scalar(Tensor self, Scalar other) -> Tensor", remainder_tolerance),
-    formula<[](Ex y, const OpCall& c) { return remainder(scalar_attr(y, c, "self"), y); }>(
+    formula<[](Ex y, const OpCall& c) { return remainder(number_of_rest(y, c, "self"), y); }>(
         "remainder.Scalar_Tensor(Scalar self, Tensor other) -> Tensor", remainder_tolerance),
-    formula<[](Ex x, Ex y) { return is_real(x) || is_real(y) ? fmod(x, y) : irem(x, y); }>(
-        "fmod.Tensor(Tensor self, Tensor other) -> Tensor", remainder_tolerance),
-    formula<[](Ex x, const OpCall& c) {
-      const Ex y = other(x, c);
-      return is_real(x) || is_real(y) ? fmod(x, y) : irem(x, y);
-    }>("fmod.Scalar(Tensor self, Scalar other) -> Tensor", remainder_tolerance),
+    formula<[](Ex x, Ex y, const OpCall& c) {
+      return rest(tensor_of_rest(x, c, "self"), tensor_of_rest(y, c, "other"));
+    }>("fmod.Tensor(Tensor self, Tensor other) -> Tensor", remainder_tolerance),
+    formula<[](Ex x, const OpCall& c) { return rest(x, number_of_rest(x, c, "other")); }>(
+        "fmod.Scalar(Tensor self, Scalar other) -> Tensor", remainder_tolerance),
     formula<[](Ex x, Ex y) { return pow(x, y); }>("pow.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor"),
     power_record(),
     in_memory(formula<[](Ex y, const OpCall& c) { return pow(scalar_attr(y, c, "self"), y); }>(
