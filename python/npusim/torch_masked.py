@@ -19,10 +19,12 @@ VIEWS = {ATEN.slice.Tensor, ATEN.select.int, ATEN.unsqueeze.default, ATEN.alias.
 def spell_out_masks(graph: torch.fx.Graph) -> None:
     """Spells out such writes; others stay as they are."""
     for node in list(graph.nodes):
-        if node.op == "call_function" and node.target in (PUT, SCATTER):
-            node.args = torch.fx.node.map_arg(node.args, _copied)
-        if _is_write(node):
-            _replace(graph, node)
+        if node.op != "call_function" or node.target not in (PUT, SCATTER):
+            continue
+        given = node.args
+        node.args = torch.fx.node.map_arg(given, _copied)
+        if not _is_write(node) or not _replace(graph, node):
+            node.args = given
 
 
 def _copied(node: torch.fx.Node) -> torch.fx.Node:
@@ -51,19 +53,20 @@ def _mask_of(indices: Any) -> tuple[int, torch.fx.Node] | None:
     return given[0] if isinstance(value, torch.Tensor) and value.dtype == torch.bool else None
 
 
-def _replace(graph: torch.fx.Graph, node: torch.fx.Node) -> None:
+def _replace(graph: torch.fx.Graph, node: torch.fx.Node) -> bool:
+    """Spells out a write; whether it can be."""
     x, _, values = node.args[:3]
     shape = x.meta["val"].shape
     found = _chain(node)
     if found is None or values.meta["val"].dtype != x.meta["val"].dtype:
-        return
+        return False
     chain, place, mask = found
     def all_rows(chosen: torch.fx.Node) -> torch.fx.Node | None:
         return chosen.args[0] if chosen.target == ATEN.index.Tensor else None
 
     whole = compute_whole(graph, chain, all_rows)
     if whole is None or whole[values].meta["val"].shape != shape:
-        return
+        return False
     accumulate = node.args[3] if len(node.args) > 3 else node.kwargs.get("accumulate", False)
     with graph.inserting_before(node):
         for _ in range(len(shape) - place - mask.meta["val"].dim()):
@@ -73,6 +76,7 @@ def _replace(graph: torch.fx.Graph, node: torch.fx.Node) -> None:
     node.replace_all_uses_with(value)
     graph.erase_node(node)
     forget(graph, chain)
+    return True
 
 
 def _chain(node: torch.fx.Node) -> tuple[list[torch.fx.Node], int, torch.fx.Node] | None:

@@ -51,6 +51,7 @@ CASES = {
     "linalg_eigvalsh": (lambda a: LINALG.eigvalsh(a, UPLO="U"), (SQUARE,)),  # text
     "gcd": (lambda a: torch.gcd(a, a.flip(0)), (torch.arange(1, 7),)),
     "mode": (lambda a: torch.mode(a, dim=1), ((SQUARE > 0).float(),)),  # values and indices
+    "polygamma_": (lambda a: (a.abs() + 1).polygamma_(1) * 2, (VECTOR,)),
     "polygamma": (lambda a: SPECIAL.polygamma(2, a.abs() + 1), (VECTOR,)),  # an integer before the tensor
     "zeta": (lambda a: SPECIAL.zeta(a.abs() + 2, 3.0), (VECTOR,)),  # a scalar that is none
     "bessel_y0": (lambda a: SPECIAL.bessel_y0(a.double().abs()), (VECTOR,)),

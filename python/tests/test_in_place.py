@@ -372,7 +372,6 @@ def one_value_for_two(m, x):
     [
         (one_value_for_two, (X,), {"h": torch.ones(3, 4), "n": torch.ones(3, 4), "k": torch.ones(3, 4)}),
         (reordered, (SQUARE,), {}),
-        (lambda m, x: ((y := x.abs() + 1).polygamma_(1), y), (X,), {}),
         (heads, (torch.randn(2, 36),), {}),
         (view_of_a_result, (X,), {}),
         (buffer_in_place, (X,), {"h": torch.full((4,), 1.1)}),
