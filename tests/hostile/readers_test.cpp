@@ -421,8 +421,9 @@ TEST(Readers, RecipesOfManyMethods) {
 Program with_steps(size_t n, size_t methods) {
   const TensorType type{DType::f32, {1}};
   KernelBuilder k({1});
-  Ex x = k.load_flat(k.input(type));
-  for (size_t i = 0; i < n; ++i) x = x + k.number(static_cast<double>(i + 1));
+  const Ex first = k.load_flat(k.input(type));
+  Ex x = first;
+  for (size_t i = 0; i < n; ++i) x = x + first;
   k.store_flat(k.output(type), x);
   Program p;
   p.devices.resize(1);
