@@ -104,6 +104,8 @@ class Writes:
             if not _has_values(found):  # a tracer's, for a moment, or one of device meta: nothing that could be computed with
                 return
             if _is_same(found, self._found[place.weight]):
+                if self._watch.first_changed(number) != number:  # a tracer's was there for a moment
+                    return
                 if not found.is_inference() and found._version > 0:  # the count of a tensor that was not seen before
                     raise Written([self._written(place.weight)])
                 self._watch.accept(number, found, _NO_MEMORY)
