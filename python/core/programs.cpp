@@ -140,7 +140,8 @@ void add_programs(nb::module_& m) {
       "recompile", [](const Compiled& p, const std::string& target) { return Compiled{recompile(*p.of, target)}; },
       nb::arg("program"), nb::arg("target"), Release());
   m.def("method_steps", &steps_of, nb::arg("program"), nb::arg("method"));
-  m.def("weights_read", [](const Compiled& program) { return weights_read(*program.of); }, nb::arg("program"));
+  m.def(
+      "weights_read", [](const Compiled& program) { return weights_read(*program.of); }, nb::arg("program"));
   m.def(
       "load_program", [](const FilePath& path, bool code) { return Compiled{load_program(path, {.code = code})}; },
       nb::arg("path"), nb::arg("code"), Release());
