@@ -94,8 +94,8 @@ struct StepOverview {
   int from = -1;                              // of a transfer: the device that it moves from
   Work work;                                  // of a transfer the bytes that it moves, as read ones
   std::vector<std::string> nodes, operators;  // of the IR that it does the work of, in the IR's order
-  std::vector<std::string> weights;           // that it reads, as they are or as prepared at load; of hundreds the
-                                              // first
+  std::vector<std::string> weights;           // that it reads, as they are or as prepared at load: of more than
+                                              // 256, or 1024 letters, a part
 };
 NPUSIM_API std::vector<StepOverview> method_steps(const Program& program, const std::string& method);
 // Every weight that a run of any method, or what is prepared for one at load, reads.

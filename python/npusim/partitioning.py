@@ -86,7 +86,7 @@ def partition(
 class DAGExecutor:
     """Runs a program partition by partition: what goes where, and how long each takes, with the results of Session.
 
-    program, weights, device, threads: as for Session. Everything is made ready once."""
+    program, weights, device, threads: as for Session. All is made ready once, a method's partitions when they are first asked for."""
 
     def __init__(
         self, program: Program, weights: Weights = None, *, device: str | None = None, threads: int = 0

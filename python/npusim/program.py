@@ -150,7 +150,7 @@ class Program:
 
     def steps(self, method: str | None = None) -> list[dict[str, Any]]:
         """What a method does in order: kernel, device (a position in `targets`), bytes, flops, and the nodes, operators
-        and weights of the IR that it is for."""
+        and weights of the IR that it is for; of weights whose names have more than 1024 letters a part."""
         return _core.method_steps(self.handle, self.choose_method(method))
 
     def choose_method(self, method: str | None) -> str:
