@@ -317,17 +317,21 @@ def _update_statistics(graph: torch.fx.Graph, node: torch.fx.Node) -> None:
     node.args, node.kwargs = tuple((given | {"running_mean": None, "running_var": None}).values()), {}
 
 
-def written_memories(node: torch.fx.Node) -> Iterator[int]:
-    """Whose memory a call writes."""
-    if not isinstance(node.target, torch._ops.OpOverload) or not node.target._schema.is_mutable or node.target in NO_WRITES:
+def written_operands(node: torch.fx.Node) -> Iterator[torch.fx.Node]:
+    """What a call writes."""
+    if not isinstance(node.target, torch._ops.OpOverload) or not node.target._schema.is_mutable:
         return
     for i, argument in enumerate(node.target._schema.arguments):
-        if argument.alias_info is None or not argument.alias_info.is_write:
-            continue
-        given = node.args[i] if i < len(node.args) else node.kwargs.get(argument.name)
-        for one in torch.utils._pytree.tree_leaves(given):
-            if isinstance(one, torch.fx.Node) and isinstance(one.meta.get("val"), torch.Tensor):
-                yield memory_of(innermost(one.meta["val"]))
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            given = node.args[i] if i < len(node.args) else node.kwargs.get(argument.name)
+            yield from (one for one in torch.utils._pytree.tree_leaves(given) if isinstance(one, torch.fx.Node))
+
+
+def written_memories(node: torch.fx.Node) -> Iterator[int]:
+    """Whose memory a call writes."""
+    for one in written_operands(node) if node.target not in NO_WRITES else ():
+        if isinstance(one.meta.get("val"), torch.Tensor):
+            yield memory_of(innermost(one.meta["val"]))
 
 
 def owner_of(node: torch.fx.Node) -> torch.fx.Node:
@@ -425,23 +429,17 @@ def _check_written(nodes: Iterable[torch.fx.Node]) -> None:
     """That no write goes through a view that shows an element more than once: PyTorch adds up what all of its places get;
     or through one of another dtype, where a number that nobody writes may be a NaN that loses its bits."""
     for node in nodes:
-        if not isinstance(node.target, torch._ops.OpOverload) or not node.target._schema.is_mutable or reshapes(node):
-            continue
-        for position, arg in enumerate(node.target._schema.arguments):
-            if arg.alias_info is None or not arg.alias_info.is_write:
+        for one in written_operands(node) if not reshapes(node) else ():
+            value = one.meta.get("val")
+            if isinstance(value, torch.Tensor) and shows_twice(value):
+                what = "a view that shows an element more than once, as expand() gives it; what helps: to write into what "
+                what += "it is a view of"
+            elif _is_as_bits(one):
+                what = "a view of another dtype; what helps: to compute the numbers, x = (x.view(torch.int32) & mask)"
+                what += ".view(torch.float32), and to write those"
+            else:
                 continue
-            to = node.args[position] if position < len(node.args) else node.kwargs.get(arg.name)
-            for one in (one for one in torch.utils._pytree.tree_leaves(to) if isinstance(one, torch.fx.Node)):
-                value = one.meta.get("val")
-                if isinstance(value, torch.Tensor) and shows_twice(value):
-                    what = "a view that shows an element more than once, as expand() gives it; what helps: to write into what "
-                    what += "it is a view of"
-                elif _is_as_bits(one):
-                    what = "a view of another dtype; what helps: to compute the numbers, x = (x.view(torch.int32) & mask)"
-                    what += ".view(torch.float32), and to write those"
-                else:
-                    continue
-                raise UnsupportedError([Problem(f"node '{node.name}' ({node.target})", f"writes through {what}")])
+            raise UnsupportedError([Problem(f"node '{node.name}' ({node.target})", f"writes through {what}")])
 
 
 def _is_as_bits(node: torch.fx.Node) -> bool:

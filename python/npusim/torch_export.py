@@ -144,7 +144,9 @@ def _of_exported(program: torch.export.ExportedProgram) -> Exported:
     return exported
 
 
-def _told(error: Exception, model: torch.nn.Module | torch.export.ExportedProgram, args: Any, kwargs: dict[str, Any], strict: bool) -> Error:
+def _told(
+    error: Exception, model: torch.nn.Module | torch.export.ExportedProgram, args: Any, kwargs: dict[str, Any], strict: bool
+) -> Error:
     """The error of an export as npusim's."""
     followed = error.__cause__ if _asks_for_values(error) else None
     traced = any(frame.name == of_program.__name__ for frame in traceback.extract_tb(error.__traceback__))

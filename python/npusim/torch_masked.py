@@ -34,8 +34,6 @@ def _copied(node: torch.fx.Node) -> torch.fx.Node:
 
 def _is_write(node: torch.fx.Node) -> bool:
     """Whether it writes, where a mask says so, values that may be those that a mask has chosen."""
-    if node.op != "call_function" or node.target not in (PUT, SCATTER):
-        return False
     values = node.args[2]
     return (
         isinstance(values, torch.fx.Node)
