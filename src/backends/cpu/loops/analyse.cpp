@@ -27,11 +27,11 @@ bool absorbs(const Kernel& k, const Expr& e, size_t n) {
   const Expr& operand = k.exprs[static_cast<size_t>(e.in[n])];
   if (e.op == ExprOp::select)
     return n == 0 && (is_comparison(operand.op) || operand.op == ExprOp::isnan) &&
-           k.exprs[static_cast<size_t>(operand.in[0])].type == Scalar::f32;
-  return (e.op == ExprOp::add || e.op == ExprOp::sub) && operand.op == ExprOp::mul;
+           k.exprs[static_cast<size_t>(operand.in[0])].type == e.type;
+  return e.type == Scalar::f32 && (e.op == ExprOp::add || e.op == ExprOp::sub) && operand.op == ExprOp::mul;
 }
 bool pairs(const Kernel& k, const Expr& e, size_t n) {
-  return is_join(e.op) && is_join(k.exprs[static_cast<size_t>(e.in[n])].op);
+  return e.type == Scalar::f32 && is_join(e.op) && is_join(k.exprs[static_cast<size_t>(e.in[n])].op);
 }
 
 // Of expressions that run over the same lanes, the first with one use, two become one instruction.
@@ -42,7 +42,7 @@ void mark_fused(const Kernel& k, Analysis& a, bool (*one)(const Kernel&, const E
   };
   for (size_t i = 0; i < k.exprs.size(); ++i) {
     const Expr& e = k.exprs[i];
-    if (e.type != Scalar::f32 || !alone(i)) continue;
+    if (e.type < Scalar::f32 || !alone(i)) continue;
     for (size_t n = 0; n < static_cast<size_t>(expr_arity(e.op)); ++n) {
       const auto inner = static_cast<size_t>(e.in[n]);
       if (!one(k, e, n) || a.uses[inner] != 1 || !alone(inner) || !together(a, inner, i)) continue;

@@ -82,13 +82,20 @@ struct Choice {
   // dimension nearest in memory.
   int row(int column) const {
     if (const int t = transposed_row(column); t >= 0) return t;
+    const int64_t fit = std::max<int64_t>(elements / padded(std::min(extent(column), elements)), 1);
+    const auto most = [&](int begin, int end) {  // elements that a dimension of these has, at most as many as fit
+      int64_t extents = 0;
+      for (int d = begin; d < end; ++d)
+        if (d != column) extents = std::max(extents, extent(d));
+      return std::min(extents, fit);
+    };
     int best = -1;
-    if (!in_row(column) && reduces)
-      for (int d = static_cast<int>(outer); d < rank(); ++d)
+    const int in_row_from = static_cast<int>(outer);
+    if (!in_row(column) && reduces && 4 * most(in_row_from, rank()) > most(0, in_row_from))
+      for (int d = in_row_from; d < rank(); ++d)
         if (extent(d) >= 6 && (best < 0 || extent(d) > extent(best))) best = d;
     if (best >= 0) return best;
     // Of those that fill a tile the nearest in memory, else the one that fills it most: a tile has its price.
-    const int64_t fit = std::max<int64_t>(elements / padded(std::min(extent(column), elements)), 1);
     const int64_t enough = std::min<int64_t>(fit, 8);
     const auto filled = [&](int d) { return std::min(extent(d), enough); };
     for (int d = static_cast<int>(outer) - 1; d >= 0; --d)
@@ -102,30 +109,43 @@ struct Choice {
   }
 };
 
-// Whether elements come from places that integers name, and instructions over the tile, cheap ones that nothing stops
-// and whose lanes know nothing of each other, read what is one for each of its points or one for all: its rows may be
-// one behind the other, and what is between them computed, too.
+// Whether instructions over the tile, cheap ones that nothing stops and whose lanes know nothing of each other, read
+// what is one for each of its points or one for all: its rows may be one behind the other, and what is between them
+// computed, too. Only where elements come from places that integers name, or integers are folded: else a row of lanes
+// costs no more than what is in it.
 bool runs_flat(const Kernel& k, DimSet tile) {
   const Dependence depends = dependence_of(k);
   const auto in_tile = [&](int32_t i) { return depends.dims[static_cast<size_t>(i)] & tile; };
   const auto plain = [](const Access& a) { return a.guards.empty(); };
-  if (k.row_dims > 0 || !std::all_of(k.accesses.begin(), k.accesses.end(), plain)) return false;
+  if (!std::all_of(k.accesses.begin(), k.accesses.end(), plain)) return false;
+  const DimSet row = row_of(k) & tile;
+  bool folds = false;
   for (size_t i = 0; i < k.exprs.size(); ++i) {
     const Expr& e = k.exprs[i];
-    const bool apart = e.op == ExprOp::index || e.op == ExprOp::reduce || e.op == ExprOp::require;
+    const DimSet own = in_tile(static_cast<int32_t>(i));
+    const bool apart = e.op == ExprOp::index || e.op == ExprOp::require || e.op == ExprOp::scan;
     const bool divides = (e.op == ExprOp::idiv || e.op == ExprOp::irem) &&
                          k.exprs[static_cast<size_t>(e.in[1])].op == ExprOp::constant &&
                          k.exprs[static_cast<size_t>(e.in[1])].integer > 0;
     if (apart || (cost_of(e.op) >= 0.5 && !divides) || is_search(e) || is_condition(e)) return false;
-    for (int n = 0; n < expr_arity(e.op) && in_tile(static_cast<int32_t>(i)) == tile; ++n)
-      if (const DimSet of_operand = in_tile(e.in[static_cast<size_t>(n)]); of_operand != 0 && of_operand != tile)
-        return false;
+    if (k.row_dims > 0 && (own & row) != 0 && e.type >= Scalar::f32) return false;
+    if (e.op == ExprOp::reduce) {
+      folds = true;
+      if (e.type != Scalar::i64 || in_tile(e.in[0]) != tile) return false;
+    } else if (own == tile) {
+      for (int n = 0; n < expr_arity(e.op); ++n)
+        if (const DimSet of_operand = in_tile(e.in[static_cast<size_t>(n)]); of_operand != 0 && of_operand != tile)
+          return false;
+    }
   }
   const auto gathers = [](const Access& a) { return !a.terms.empty(); };
-  return std::any_of(k.accesses.begin(), k.accesses.end(), gathers) &&
-         std::all_of(k.stores.begin(), k.stores.end(), [&](const Store& s) {
-           return !s.accumulate && plain(s.access) && s.access.terms.empty() && in_tile(s.expr) == tile;
-         });
+  const bool named = std::any_of(k.accesses.begin(), k.accesses.end(), gathers);
+  const bool one_in_row = row != 0 && row != tile;
+  if (k.row_dims > 0 ? named || !folds || !one_in_row : !named) return false;
+  return std::all_of(k.stores.begin(), k.stores.end(), [&](const Store& s) {
+    return !s.accumulate && plain(s.access) && s.access.terms.empty() &&
+           (in_tile(s.expr) == tile || (folds && (in_tile(s.expr) & row) == 0));
+  });
 }
 
 // Of so many columns as many as fill whole blocks, which instructions read and write where they lie; the others are a
@@ -133,6 +153,13 @@ bool runs_flat(const Kernel& k, DimSet tile) {
 int64_t in_place_columns(int64_t columns) {
   constexpr int64_t least = 8 * lane_block;
   return columns % lane_block == 0 ? columns : columns >= least ? columns / lane_block * lane_block : 0;
+}
+
+// From row to row of a tile. Instructions run over whole blocks of lanes: of short rows they take many at once.
+int64_t pitch_of(const Plan& plan, const Choice& c, bool transposes) {
+  const bool dense = plan.row_dim >= 0 && plan.tile_columns < lane_block && !transposes &&
+                     runs_flat(c.k, bit(plan.row_dim) | bit(plan.column_dim));
+  return dense ? plan.tile_columns : padded(plan.tile_columns);
 }
 
 void choose_extents(Plan& plan, const Choice& c) {
@@ -143,17 +170,16 @@ void choose_extents(Plan& plan, const Choice& c) {
   } else if (c.in_row(plan.row_dim) && c.reduces) {
     const int64_t share = std::clamp<int64_t>(2 * tile_elements / rows / lane_block * lane_block, 64, tile_elements);
     plan.tile_columns = std::min(columns, share);
-    plan.tile_rows = std::min(rows, std::max<int64_t>(4 * tile_elements / padded(plan.tile_columns), 1));
+    plan.pitch = pitch_of(plan, c, false);
+    plan.tile_rows = std::min(rows, std::max<int64_t>(4 * tile_elements / plan.pitch, 1));
     return;
   } else {
     plan.tile_columns = std::min(columns, transposes ? 64 : c.elements);
     if (c.alone && !transposes && in_place_columns(columns) > 0)
       plan.tile_columns = std::min(in_place_columns(columns), c.elements);
   }
-  // Instructions run over whole blocks of lanes: of short rows they take many at once.
-  const bool dense = plan.row_dim >= 0 && plan.tile_columns < lane_block && !transposes &&
-                     runs_flat(c.k, bit(plan.row_dim) | bit(plan.column_dim));
-  plan.pitch = dense ? plan.tile_columns : padded(plan.tile_columns);
+  plan.pitch = pitch_of(plan, c, transposes);
+  const bool dense = plan.pitch < lane_block;
   const int64_t fit = std::max<int64_t>((dense && !c.computes ? 2 * tile_elements : c.elements) / plan.pitch, 1);
   plan.tile_rows = transposes ? std::min<int64_t>(rows, std::max<int64_t>(fit, 64)) : std::min(rows, fit);
 }

@@ -67,7 +67,9 @@ void Emitter::end_section() {
 }
 
 int Emitter::new_register(Span span, int bytes) {
-  const int64_t lanes = span == Span::full     ? padded(plan_.tile_rows * plan_.pitch)
+  // Of rows that are less than a block apart folds read a block of each.
+  const int64_t behind = plan_.pitch % lane_block != 0 ? lane_block : 0;
+  const int64_t lanes = span == Span::full     ? padded(plan_.tile_rows * plan_.pitch) + behind
                         : span == Span::column ? padded(plan_.pitch)
                         : span == Span::row    ? padded(plan_.tile_rows)
                                                : lane_block;
@@ -405,8 +407,8 @@ InstOperand Emitter::choice(int32_t i, DimSet mask, Span span) {
   scalars |= bind(inst, 1, value(relation.in[itself ? 0 : 1]), span);
   scalars |= bind(inst, 2, value(e.in[1]), span);
   scalars |= bind(inst, 3, value(e.in[2]), span);
-  inst.fn = choose_fn(itself ? ExprOp::ne : relation.op, scalars);
-  return push(inst, mask, span, 4);
+  inst.fn = choose_fn(itself ? ExprOp::ne : relation.op, e.type, scalars);
+  return push(inst, mask, span, lane_bytes(e.type));
 }
 
 InstOperand Emitter::leak(int32_t i, DimSet mask, Span span) {

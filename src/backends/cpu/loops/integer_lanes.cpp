@@ -13,7 +13,17 @@ namespace {
 
 using Ranges = std::vector<std::optional<Range>>;
 
-// More than devices ask for: what wraps, and extremes of rows, which have elements.
+// Of the sum of a row's elements; nullopt: not known, or more than 64 bits hold.
+std::optional<Range> range_of_sum(const Kernel& k, const Range& x) {
+  Range sum = x;
+  for (size_t d = k.space.size() - static_cast<size_t>(k.row_dims); d < k.space.size(); ++d)
+    if (__builtin_mul_overflow(sum.low, k.space[d], &sum.low) ||
+        __builtin_mul_overflow(sum.high, k.space[d], &sum.high))
+      return std::nullopt;
+  return sum;
+}
+
+// More than devices ask for: what wraps, and sums and extremes of rows, which have elements.
 std::optional<Range> range_of(const Kernel& k, const Expr& e, const Ranges& known) {
   if (e.op != ExprOp::round_to && e.op != ExprOp::reduce && e.op != ExprOp::abs) return integer_range(k, e, known);
   const std::optional<Range> x = known[static_cast<size_t>(e.in[0])];
@@ -22,8 +32,10 @@ std::optional<Range> range_of(const Kernel& k, const Expr& e, const Ranges& know
     return x && all && all->low <= x->low && x->high <= all->high ? x : all;
   }
   if (!x) return std::nullopt;
-  if (e.op == ExprOp::reduce)
-    return e.reduction == Reduction::min || e.reduction == Reduction::max ? x : std::optional<Range>();
+  if (e.op == ExprOp::reduce) {
+    if (e.reduction == Reduction::sum) return range_of_sum(k, *x);
+    return e.reduction == Reduction::product ? std::nullopt : x;
+  }
   if (x->low < -std::numeric_limits<int64_t>::max()) return std::nullopt;
   return Range{0, std::max(-x->low, x->high)};
 }
@@ -70,7 +82,7 @@ bool is_computed(const Kernel& k, const Expr& e, const Fits& fits) {
     case ExprOp::cast:
       return k.exprs[static_cast<size_t>(e.in[0])].type == Scalar::boolean;
     case ExprOp::reduce:
-      return (e.reduction == Reduction::min || e.reduction == Reduction::max) && all_fit();
+      return e.reduction == Reduction::sum || e.reduction == Reduction::product || all_fit();
     default:
       return false;
   }

@@ -198,11 +198,11 @@ void Lowerer::fold(int32_t i) {
     bind(inst, 1, value(expr(d).in[1]), whole);
   } else if (!a_.absorbed[static_cast<size_t>(e.in[0])]) {
     const bool narrow = e.type == Scalar::i64 && a_.integers != IntLane::i64;
-    inst.fn = narrow ? integer_extreme_fn(e.reduction == Reduction::max, a_.integers, inst.fold)
+    inst.fn = narrow ? integer_reduce_fn(e.reduction, a_.integers, inst.fold)
                      : reduce_fn(e.reduction, e.type, inst.fold, wide);
     operand(0, e.in[0]);
   } else {
-    inst.fn = summed.op == ExprOp::mul ? sum_of_products_fn(inst.fold, wide) : count_fn(inst.fold);
+    inst.fn = summed.op == ExprOp::mul ? sum_of_products_fn(inst.fold, wide) : count_fn(inst.fold, a_.integers);
     for (int n = 0; n < expr_arity(summed.op); ++n) operand(n, summed.in[static_cast<size_t>(n)]);
   }
   const Scalar type = wide ? Scalar::f64 : e.type;

@@ -67,7 +67,8 @@ inline bool is_comparison(ExprOp op) {
 TileFn unary_fn(ExprOp op, Scalar type);
 TileFn binary_fn(ExprOp op, Scalar type, unsigned scalars);  // comparisons give boolean
 TileFn select_fn(Scalar type, unsigned scalars);
-TileFn choose_fn(ExprOp relation, unsigned scalars);  // in[0] (relation) in[1] ? in[2] : in[3], f32
+// in[0] (relation) in[1] ? in[2] : in[3], of f32 and f64.
+TileFn choose_fn(ExprOp relation, Scalar type, unsigned scalars);
 TileFn copy_fn(size_t lane_bytes, bool scalar);
 
 enum class FusedOp : uint8_t { mul_add, mul_sub, neg_mul_add };  // a·b + c, a·b − c, c − a·b
@@ -112,7 +113,7 @@ enum class Fold : uint8_t {
 TileFn reduce_fn(Reduction reduction, Scalar type, Fold fold, bool wide);
 TileFn sum_of_products_fn(Fold fold, bool wide);  // of f32: in[0] · in[1]
 TileFn sum_of_deviations_fn(bool wide);           // along columns, of f32: (in[0] − in[1])², in[1] one lane per row
-TileFn count_fn(Fold fold);                       // i64: how many of the booleans in[0] hold
+TileFn count_fn(Fold fold, IntLane lane);         // how many of the booleans in[0] hold
 // Inclusive along the columns; in[1] is the carry of each row in f64 (floats) or i64, which is read and written.
 TileFn scan_fn(Reduction reduction, Scalar type);
 TileFn log_scan_fn(Scalar type);  // of floats: the log of Σ exp
@@ -128,9 +129,9 @@ TileFn place_fn(bool highest, Scalar type, Fold fold, bool last_nan, Places form
 
 // Of integers in lanes narrower than i64. Those of `x` are of that expression, whose first operand is of `operand`.
 TileFn integer_fn(const Expr& x, Scalar operand, IntLane lane, unsigned scalars);
-TileFn integer_load_fn(DType dtype, IntLane lane);                 // from memory; null where lanes are as wide
-TileFn integer_store_fn(IntLane lane, DType dtype);                // to memory, likewise
-TileFn integer_extreme_fn(bool highest, IntLane lane, Fold fold);  // as reduce_fn()
+TileFn integer_load_fn(DType dtype, IntLane lane);                       // from memory; null where lanes are as wide
+TileFn integer_store_fn(IntLane lane, DType dtype);                      // to memory, likewise
+TileFn integer_reduce_fn(Reduction reduction, IntLane lane, Fold fold);  // as reduce_fn()
 // Whether rounding to the dtype leaves all bits of a lane as they are.
 inline bool keeps_lane(DType dtype, IntLane lane) {
   return lane != IntLane::i64 && static_cast<int>(dtype_size(dtype)) >= lane_bytes(lane);

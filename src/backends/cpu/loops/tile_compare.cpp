@@ -143,14 +143,14 @@ TileFn find_truth(Scalar type) {
 }
 
 // in[0] ⋛ in[1] ? in[2] : in[3] on float lanes.
-template <class F, unsigned scalars>
+template <class F, class T, unsigned scalars>
 void choose(const TileCall& c) {
-  const Lanes<float> d;
+  const Lanes<T> d;
   const int64_t n = lanes_of(c);
   for (int64_t r = 0; r < c.rows; ++r) {
-    const float *a = row_of<float>(c, 0, r), *b = row_of<float>(c, 1, r);
-    const float *x = row_of<float>(c, 2, r), *y = row_of<float>(c, 3, r);
-    float* out = dst_row_of<float>(c, r);
+    const T *a = row_of<T>(c, 0, r), *b = row_of<T>(c, 1, r);
+    const T *x = row_of<T>(c, 2, r), *y = row_of<T>(c, 3, r);
+    T* out = dst_row_of<T>(c, r);
     const auto fa = hn::Set(d, *a), fb = hn::Set(d, *b), fx = hn::Set(d, *x), fy = hn::Set(d, *y);
     const auto one = [&](int64_t j) HWY_ATTR {
       const auto holds = F()(scalars & 1 ? fa : hn::LoadU(d, a + j), scalars & 2 ? fb : hn::LoadU(d, b + j));
@@ -158,7 +158,7 @@ void choose(const TileCall& c) {
                  d, out + j);
     };
     for (int64_t j = 0; j < n; j += lane_block)
-      for (int64_t k = j; k < j + lane_block; k += lanes<float>) one(k);
+      for (int64_t k = j; k < j + lane_block; k += lanes<T>) one(k);
   }
 }
 // in[0] < in[1] ? in[1] : in[1] · in[2], of one in[0] in a row.
@@ -199,21 +199,21 @@ void flip(const TileCall& c) {
 TileFn find_flip(Scalar type) { return type == Scalar::f32 ? flip<float> : flip<double>; }
 
 template <class F, unsigned... scalars>
-TileFn choose_by(unsigned which, std::integer_sequence<unsigned, scalars...>) {
-  constexpr TileFn fns[] = {choose<F, scalars>...};
-  return fns[which];
+TileFn choose_by(Scalar type, unsigned which, std::integer_sequence<unsigned, scalars...>) {
+  constexpr TileFn of_floats[] = {choose<F, float, scalars>...}, of_doubles[] = {choose<F, double, scalars>...};
+  return type == Scalar::f32 ? of_floats[which] : of_doubles[which];
 }
-TileFn find_choose(ExprOp op, unsigned scalars) {
+TileFn find_choose(ExprOp op, Scalar type, unsigned scalars) {
   constexpr std::make_integer_sequence<unsigned, 16> all{};
   switch (op) {
     case ExprOp::eq:
-      return choose_by<Eq>(scalars, all);
+      return choose_by<Eq>(type, scalars, all);
     case ExprOp::ne:
-      return choose_by<Ne>(scalars, all);
+      return choose_by<Ne>(type, scalars, all);
     case ExprOp::lt:
-      return choose_by<Lt>(scalars, all);
+      return choose_by<Lt>(type, scalars, all);
     default:
-      return choose_by<Le>(scalars, all);
+      return choose_by<Le>(type, scalars, all);
   }
 }
 
@@ -235,7 +235,9 @@ TileFn compare_fn(ExprOp op, Scalar type, unsigned scalars) {
 }
 TileFn is_nan_fn(Scalar type) { return HWY_DYNAMIC_DISPATCH(find_is_nan)(type); }
 TileFn truth_fn(Scalar type) { return HWY_DYNAMIC_DISPATCH(find_truth)(type); }
-TileFn choose_fn(ExprOp relation, unsigned scalars) { return HWY_DYNAMIC_DISPATCH(find_choose)(relation, scalars); }
+TileFn choose_fn(ExprOp relation, Scalar type, unsigned scalars) {
+  return HWY_DYNAMIC_DISPATCH(find_choose)(relation, type, scalars);
+}
 TileFn leak_fn(bool fixed) { return HWY_DYNAMIC_DISPATCH(find_leak)(fixed); }
 TileFn flip_fn(Scalar type) { return HWY_DYNAMIC_DISPATCH(find_flip)(type); }
 }  // namespace npusim::cpu

@@ -12,7 +12,7 @@
 #include <limits>
 #include <type_traits>
 
-#include "backends/cpu/loops/tile-inl.h"
+#include "backends/cpu/loops/tile_fold-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace npusim::cpu::HWY_NAMESPACE {
@@ -177,6 +177,7 @@ void sum_products_rows(const TileCall& c) {
 }
 
 // How many booleans hold: bytes are added up as such as long as they fit.
+template <class T>
 void count_columns(const TileCall& c) {
   for (int64_t r = 0; r < c.rows; ++r) {
     const uint8_t* a = row_of<uint8_t>(c, 0, r);
@@ -191,16 +192,17 @@ void count_columns(const TileCall& c) {
       for (const uint8_t sum : sums) count += sum;
     }
     for (; j < c.columns; ++j) count += a[j];
-    static_cast<int64_t*>(c.dst)[r * c.dst_row] += count;
+    T& all = static_cast<T*>(c.dst)[r * c.dst_row];
+    all = static_cast<T>(all + count);
   }
 }
-template <bool along>
+template <class T, bool along>
 void count_rows(const TileCall& c) {
   for (int64_t r = 0; r < c.rows; ++r) {
     const uint8_t* a = row_of<uint8_t>(c, 0, r);
-    int64_t* out = static_cast<int64_t*>(c.dst) + (along ? 0 : r * c.dst_row);
+    T* out = static_cast<T*>(c.dst) + (along ? 0 : r * c.dst_row);
     NPUSIM_IVDEP
-    for (int64_t j = 0; j < c.n; ++j) out[j] += a[j];
+    for (int64_t j = 0; j < c.n; ++j) out[j] = static_cast<T>(out[j] + a[j]);
   }
 }
 
@@ -247,39 +249,6 @@ template <class R>
 TileFn choose_float_fold(Fold fold) {
   if (fold == Fold::columns) return fold_columns<R, float>;
   return fold == Fold::rows ? fold_rows<R, false> : fold_none<R, false>;
-}
-
-template <class T, class F>
-void fold(const TileCall& c, Fold form) {
-  for (int64_t r = 0; r < c.rows; ++r) {
-    const T* a = row_of<T>(c, 0, r);
-    T* out = static_cast<T*>(c.dst) + (form == Fold::rows ? 0 : r * c.dst_row);
-    if (form != Fold::columns) {
-      NPUSIM_IVDEP
-      for (int64_t j = 0; j < c.n; ++j) out[j] = F::of(out[j], a[j]);
-      continue;
-    }
-    T sums[8];
-    const int64_t whole = c.columns / 8 * 8;
-    for (int64_t k = 0; k < 8; ++k) sums[k] = *out;
-    if (whole) {
-      for (int64_t k = 0; k < 8; ++k) sums[k] = a[k];
-      for (int64_t j = 8; j < whole; j += 8)
-        for (int64_t k = 0; k < 8; ++k) sums[k] = F::of(sums[k], a[j + k]);
-      for (int64_t k = 1; k < 8; ++k) sums[0] = F::of(sums[0], sums[k]);
-      *out = F::of(*out, sums[0]);
-    }
-    for (int64_t j = whole; j < c.columns; ++j) *out = F::of(*out, a[j]);
-  }
-}
-template <class T, class F, Fold form>
-void fold_as(const TileCall& c) {
-  fold<T, F>(c, form);
-}
-template <class T, class F>
-TileFn choose_fold(Fold form) {
-  if (form == Fold::columns) return fold_as<T, F, Fold::columns>;
-  return form == Fold::rows ? fold_as<T, F, Fold::rows> : fold_as<T, F, Fold::none>;
 }
 
 // Of several rows at once: each waits for its own last sum.
@@ -418,8 +387,21 @@ TileFn find_sum_of_products(Fold fold, bool wide) {
   return wide ? sum_products_rows<true, false> : sum_products_rows<false, false>;
 }
 TileFn find_sum_of_deviations(bool wide) { return wide ? sum_deviations<double> : sum_deviations<float>; }
-TileFn find_count(Fold fold) {
-  return fold == Fold::columns ? count_columns : fold == Fold::rows ? count_rows<true> : count_rows<false>;
+template <class T>
+TileFn find_count_in(Fold fold) {
+  return fold == Fold::columns ? count_columns<T> : fold == Fold::rows ? count_rows<T, true> : count_rows<T, false>;
+}
+TileFn find_count(Fold fold, IntLane lane) {
+  switch (lane_bytes(lane)) {
+    case 1:
+      return find_count_in<uint8_t>(fold);
+    case 2:
+      return find_count_in<uint16_t>(fold);
+    case 4:
+      return find_count_in<uint32_t>(fold);
+    default:
+      return find_count_in<int64_t>(fold);
+  }
 }
 
 template <class T, class Add, class Multiply>
@@ -484,7 +466,7 @@ TileFn reduce_fn(Reduction reduction, Scalar type, Fold fold, bool wide) {
 }
 TileFn sum_of_products_fn(Fold fold, bool wide) { return HWY_DYNAMIC_DISPATCH(find_sum_of_products)(fold, wide); }
 TileFn sum_of_deviations_fn(bool wide) { return HWY_DYNAMIC_DISPATCH(find_sum_of_deviations)(wide); }
-TileFn count_fn(Fold fold) { return HWY_DYNAMIC_DISPATCH(find_count)(fold); }
+TileFn count_fn(Fold fold, IntLane lane) { return HWY_DYNAMIC_DISPATCH(find_count)(fold, lane); }
 TileFn scan_fn(Reduction reduction, Scalar type) { return HWY_DYNAMIC_DISPATCH(find_scan)(reduction, type); }
 TileFn running_place_fn(Scalar type) { return HWY_DYNAMIC_DISPATCH(find_running_place)(type); }
 TileFn log_scan_fn(Scalar type) { return HWY_DYNAMIC_DISPATCH(find_log_scan)(type); }

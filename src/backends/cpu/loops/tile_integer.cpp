@@ -10,7 +10,7 @@
 #include <algorithm>
 #include <type_traits>
 
-#include "backends/cpu/loops/tile-inl.h"
+#include "backends/cpu/loops/tile_fold-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace npusim::cpu::HWY_NAMESPACE {
@@ -150,23 +150,6 @@ TileFn choose_by(unsigned scalars) {
   return fns[scalars];
 }
 
-template <class T, class F, Fold form>
-void fold(const TileCall& c) {
-  const int64_t n = lanes_of(c), columns = c.columns;
-  for (int64_t r = 0; r < c.rows; ++r) {
-    const T* a = row_of<T>(c, 0, r);
-    T* out = static_cast<T*>(c.dst) + (form == Fold::rows ? 0 : r * c.dst_row);
-    if constexpr (form == Fold::columns) {
-      T best = *out;
-      for (int64_t j = 0; j < columns; ++j) best = F::of(best, a[j]);
-      *out = best;
-    } else {
-      NPUSIM_IVDEP
-      for (int64_t j = 0; j < n; ++j) out[j] = F::of(out[j], a[j]);
-    }
-  }
-}
-
 // ---- tables
 
 template <class T>
@@ -296,26 +279,30 @@ TileFn find_integer_store(IntLane lane, DType dtype) {
   }
 }
 
-template <class T, class F>
-TileFn fold_by(Fold form) {
-  if (form == Fold::columns) return fold<T, F, Fold::columns>;
-  return form == Fold::rows ? fold<T, F, Fold::rows> : fold<T, F, Fold::none>;
-}
 template <class F>
 TileFn find_fold(IntLane lane, Fold form) {
   switch (lane) {
     case IntLane::u8:
-      return fold_by<uint8_t, F>(form);
+      return choose_fold<uint8_t, F>(form);
     case IntLane::i8:
-      return fold_by<int8_t, F>(form);
+      return choose_fold<int8_t, F>(form);
     case IntLane::i16:
-      return fold_by<int16_t, F>(form);
+      return choose_fold<int16_t, F>(form);
     default:
-      return fold_by<int32_t, F>(form);
+      return choose_fold<int32_t, F>(form);
   }
 }
-TileFn find_integer_extreme(bool highest, IntLane lane, Fold form) {
-  return highest ? find_fold<Most>(lane, form) : find_fold<Least>(lane, form);
+TileFn find_integer_reduce(Reduction reduction, IntLane lane, Fold form) {
+  switch (reduction) {
+    case Reduction::sum:
+      return find_fold<Add>(lane, form);
+    case Reduction::product:
+      return find_fold<Multiply>(lane, form);
+    case Reduction::min:
+      return find_fold<Least>(lane, form);
+    default:
+      return find_fold<Most>(lane, form);
+  }
 }
 
 }  // namespace
@@ -327,15 +314,15 @@ namespace npusim::cpu {
 HWY_EXPORT(find_integer_fn);
 HWY_EXPORT(find_integer_load);
 HWY_EXPORT(find_integer_store);
-HWY_EXPORT(find_integer_extreme);
+HWY_EXPORT(find_integer_reduce);
 
 TileFn integer_fn(const Expr& x, Scalar operand, IntLane lane, unsigned scalars) {
   return HWY_DYNAMIC_DISPATCH(find_integer_fn)(x, operand, lane, scalars);
 }
 TileFn integer_load_fn(DType dtype, IntLane lane) { return HWY_DYNAMIC_DISPATCH(find_integer_load)(dtype, lane); }
 TileFn integer_store_fn(IntLane lane, DType dtype) { return HWY_DYNAMIC_DISPATCH(find_integer_store)(lane, dtype); }
-TileFn integer_extreme_fn(bool highest, IntLane lane, Fold fold) {
-  return HWY_DYNAMIC_DISPATCH(find_integer_extreme)(highest, lane, fold);
+TileFn integer_reduce_fn(Reduction reduction, IntLane lane, Fold fold) {
+  return HWY_DYNAMIC_DISPATCH(find_integer_reduce)(reduction, lane, fold);
 }
 }  // namespace npusim::cpu
 #endif

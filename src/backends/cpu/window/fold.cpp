@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <type_traits>
 
 #include "backends/cpu/product/simd.h"
 #include "backends/cpu/vector_targets.h"
@@ -16,41 +17,54 @@
 HWY_BEFORE_NAMESPACE();
 namespace npusim::cpu::HWY_NAMESPACE {
 
-constexpr float lowest = -std::numeric_limits<float>::infinity();
+template <typename T>
+constexpr T lowest = -std::numeric_limits<T>::infinity();
+template <typename T>
+using Lanes = hn::ScalableTag<T>;
+template <typename T>
+using Vector = hn::Vec<Lanes<T>>;
 
-using F = hn::ScalableTag<float>;
-using VF = hn::Vec<F>;
-
+template <typename T>
 struct Sum {
-  static constexpr float none = 0;
-  static float of(float so_far, float x) { return so_far + x; }
-  static HWY_INLINE VF of(VF so_far, VF x) { return hn::Add(so_far, x); }
+  using Element = T;
+  static constexpr T none = 0;
+  static T of(T so_far, T x) { return so_far + x; }
+  static HWY_INLINE Vector<T> of(Vector<T> so_far, Vector<T> x) { return hn::Add(so_far, x); }
 };
 // Propagates NaN.
+template <typename T>
 struct Max {
-  static constexpr float none = lowest;
-  static float of(float so_far, float x) { return ((x > so_far) | (x != x)) ? x : so_far; }
-  static HWY_INLINE VF of(VF so_far, VF x) {
+  using Element = T;
+  static constexpr T none = lowest<T>;
+  static T of(T so_far, T x) { return ((x > so_far) | (x != x)) ? x : so_far; }
+  static HWY_INLINE Vector<T> of(Vector<T> so_far, Vector<T> x) {
     return hn::IfThenElse(hn::Or(hn::Gt(x, so_far), hn::IsNaN(x)), x, so_far);
   }
 };
 
-const float* row_at(const WindowRows& r, int64_t i) {
-  if (r.dtype == DType::f32) return reinterpret_cast<const float*>(r.row[i]);
-  widen(r.dtype, r.row[i], r.width, r.wide);
+// Whether rows are read where they are.
+template <typename T>
+bool is_own(const WindowRows<T>& r) {
+  return std::is_same_v<T, double> || r.dtype == DType::f32;
+}
+template <typename T>
+const T* row_at(const WindowRows<T>& r, int64_t i) {
+  if (is_own(r)) return reinterpret_cast<const T*>(r.row[i]);
+  if constexpr (std::is_same_v<T, float>) widen(r.dtype, r.row[i], r.width, r.wide);
   return r.wide;
 }
 
-// Rows of float32, at `count` vectors of their positions from n on: what is folded stays in registers.
-template <class Fold, int count>
-HWY_INLINE void fold_vectors(const WindowRows& r, int64_t n) {
+// Rows as they are, at `count` vectors of their positions from n on: what is folded stays in registers.
+template <class Fold, int count, typename T>
+HWY_INLINE void fold_vectors(const WindowRows<T>& r, int64_t n) {
+  using F = Lanes<T>;
   constexpr int64_t lanes = static_cast<int64_t>(hn::MaxLanes(F()));
-  const auto from = [&](int64_t i) { return reinterpret_cast<const float*>(r.row[i]) + n; };
-  VF fold[count];
+  const auto from = [&](int64_t i) { return reinterpret_cast<const T*>(r.row[i]) + n; };
+  Vector<T> fold[count];
 #pragma GCC unroll 8
   for (int v = 0; v < count; ++v) fold[v] = hn::LoadU(F(), from(0) + v * lanes);
   for (int64_t i = 1; i < r.rows; ++i) {
-    const float* x = from(i);
+    const T* x = from(i);
 #pragma GCC unroll 8
     for (int v = 0; v < count; ++v) fold[v] = Fold::of(fold[v], hn::LoadU(F(), x + v * lanes));
   }
@@ -58,14 +72,14 @@ HWY_INLINE void fold_vectors(const WindowRows& r, int64_t n) {
   for (int v = 0; v < count; ++v) hn::StoreU(fold[v], F(), r.sums + n + v * lanes);
 }
 
-template <class Fold>
-const float* fold_floats(const WindowRows& r) {
-  constexpr int64_t lanes = static_cast<int64_t>(hn::MaxLanes(F())), together = 4;
+template <class Fold, typename T>
+const T* fold_in_place(const WindowRows<T>& r) {
+  constexpr int64_t lanes = static_cast<int64_t>(hn::MaxLanes(Lanes<T>())), together = 4;
   int64_t n = 0;
   for (; n + together * lanes <= r.width; n += together * lanes) fold_vectors<Fold, together>(r, n);
   for (; n + lanes <= r.width; n += lanes) fold_vectors<Fold, 1>(r, n);
   for (; n < r.width; ++n) {
-    float fold = row_at(r, 0)[n];
+    T fold = row_at(r, 0)[n];
     for (int64_t i = 1; i < r.rows; ++i) fold = Fold::of(fold, row_at(r, i)[n]);
     r.sums[n] = fold;
   }
@@ -73,20 +87,20 @@ const float* fold_floats(const WindowRows& r) {
 }
 
 // Where the folded row is.
-template <class Fold>
-const float* fold_rows(const WindowRows& r) {
-  float* sums = r.sums;
+template <class Fold, typename T>
+const T* fold_rows(const WindowRows<T>& r) {
+  T* sums = r.sums;
   const int64_t width = r.width;
   if (r.rows == 0) {
     std::fill_n(sums, width, Fold::none);
     return sums;
   }
-  const float* first = row_at(r, 0);
+  const T* first = row_at(r, 0);
   if (r.rows == 1) return first;
-  if (r.dtype == DType::f32) return fold_floats<Fold>(r);
+  if (is_own(r)) return fold_in_place<Fold>(r);
   first = std::copy_n(first, width, sums) - width;
   for (int64_t i = 1; i < r.rows; ++i) {
-    const float* x = row_at(r, i);
+    const T* x = row_at(r, i);
     NPUSIM_IVDEP
     for (int64_t n = 0; n < width; ++n) sums[n] = Fold::of(first[n], x[n]);
     first = sums;
@@ -94,18 +108,19 @@ const float* fold_rows(const WindowRows& r) {
   return sums;
 }
 
-const float* fold_places(const WindowRows& r) {
-  float* sums = r.sums;
+template <typename T>
+const T* fold_places(const WindowRows<T>& r) {
+  T* sums = r.sums;
   int32_t* places = r.places;
   const int64_t width = r.width;
   if (r.rows == 1) {  // all places along it are its own
     std::fill_n(places, width, r.row_place[0]);
     return row_at(r, 0);
   }
-  std::fill_n(sums, width, lowest);
+  std::fill_n(sums, width, lowest<T>);
   std::fill_n(places, width, r.rows > 0 ? r.row_place[0] : 0);
   for (int64_t i = 0; i < r.rows; ++i) {
-    const float* x = row_at(r, i);
+    const T* x = row_at(r, i);
     const int32_t place = r.row_place[i];
     NPUSIM_IVDEP
     for (int64_t n = 0; n < width; ++n) {
@@ -118,30 +133,29 @@ const float* fold_places(const WindowRows& r) {
 }
 
 // Windows that all have `taps` positions; a small stride is known to the compiler.
-template <class Fold, int64_t known>
-void fold_inner(const float* from, const WindowLine& line, int64_t count, float* out) {
+template <class Fold, int64_t known, typename T>
+void fold_inner(const T* from, const WindowLine& line, int64_t count, T* out) {
   const int64_t stride = known > 0 ? known : line.stride;
   NPUSIM_IVDEP
   for (int64_t o = 0; o < count; ++o) out[o] = from[o * stride];
   for (int64_t t = 1; t < line.taps; ++t) {
-    const float* x = from + t * line.step;
+    const T* x = from + t * line.step;
     NPUSIM_IVDEP
     for (int64_t o = 0; o < count; ++o) out[o] = Fold::of(out[o], x[o * stride]);
   }
 }
 
-template <int64_t known>
-void place_inner(const float* from, const int32_t* places, const WindowLine& line, int64_t count, float* out,
-                 int32_t* found) {
+template <int64_t known, typename T>
+void place_inner(const T* from, const int32_t* places, const WindowLine& line, int64_t count, T* out, int32_t* found) {
   const int64_t stride = known > 0 ? known : line.stride;
   NPUSIM_IVDEP
   for (int64_t o = 0; o < count; ++o) out[o] = from[o * stride], found[o] = places[o * stride];
   for (int64_t t = 1; t < line.taps; ++t) {
-    const float* x = from + t * line.step;
+    const T* x = from + t * line.step;
     const int32_t *at = places + t * line.step, moved = static_cast<int32_t>(t) * line.tap_place;
     NPUSIM_IVDEP
     for (int64_t o = 0; o < count; ++o) {
-      const float value = x[o * stride], best = out[o];
+      const T value = x[o * stride], best = out[o];
       const int32_t place = at[o * stride] + moved, before = found[o];
       const bool nan = value != value, number = best == best;
       const bool takes = (value > best) | ((value == best) & (place < before)) | (nan & (number | (place > before)));
@@ -154,9 +168,9 @@ void place_inner(const float* from, const int32_t* places, const WindowLine& lin
 constexpr int64_t lanes = 32, long_window = 4 * lanes;  // from where on the positions of one window fill lanes
 
 // Positions side by side, folded in lanes and then lane by lane.
-template <class Fold>
-float fold_long(const float* x, int64_t count) {
-  float lane[lanes];
+template <class Fold, typename T>
+T fold_long(const T* x, int64_t count) {
+  T lane[lanes];
   std::copy_n(x, lanes, lane);
   int64_t i = lanes;
   for (; i + lanes <= count; i += lanes) NPUSIM_IVDEP
@@ -168,7 +182,8 @@ float fold_long(const float* x, int64_t count) {
 }
 
 // Of positions side by side the first that is `best`, or, where that is NaN, the last NaN.
-int64_t find_best(const float* x, int64_t count, float best) {
+template <typename T>
+int64_t find_best(const T* x, int64_t count, T best) {
   constexpr int64_t block = 64;
   const bool nan = best != best;
   const int64_t blocks = (count + block - 1) / block;
@@ -187,12 +202,12 @@ int64_t find_best(const float* x, int64_t count, float best) {
   return -1;
 }
 
-template <class Fold>
-void fold_line(const WindowRows& r, const WindowLine& line) {
-  const float* sums = fold_rows<Fold>(r);
+template <class Fold, typename T>
+void fold_line(const WindowRows<T>& r, const WindowLine& line) {
+  const T* sums = fold_rows<Fold>(r);
   const auto window = [&](int64_t o) {
-    float sum = Fold::none;
-    const float* x = sums + line.from[o];
+    T sum = Fold::none;
+    const T* x = sums + line.from[o];
     const int64_t count = line.count[o];
     if (line.step == 1 && count >= long_window) return r.out[o] = fold_long<Fold>(x, count), void();
     for (int64_t i = 0; i < count; ++i) sum = Fold::of(sum, x[i * line.step]);
@@ -200,8 +215,8 @@ void fold_line(const WindowRows& r, const WindowLine& line) {
   };
   for (int64_t o = 0; o < line.inner; ++o) window(o);
   if (const int64_t count = line.inner_end - line.inner; count > 0) {
-    const float* from = sums + line.from[line.inner];
-    float* out = r.out + line.inner;
+    const T* from = sums + line.from[line.inner];
+    T* out = r.out + line.inner;
     line.stride == 1   ? fold_inner<Fold, 1>(from, line, count, out)
     : line.stride == 2 ? fold_inner<Fold, 2>(from, line, count, out)
                        : fold_inner<Fold, 0>(from, line, count, out);
@@ -209,20 +224,21 @@ void fold_line(const WindowRows& r, const WindowLine& line) {
   for (int64_t o = line.inner_end; o < line.windows; ++o) window(o);
 }
 
-void fold_line_places(const WindowRows& r, const WindowLine& line) {
-  const float* sums = fold_places(r);
+template <typename T>
+void fold_line_places(const WindowRows<T>& r, const WindowLine& line) {
+  const T* sums = fold_places(r);
   const auto window = [&](int64_t o) {
-    float best = lowest;
+    T best = lowest<T>;
     int32_t found = -1;
     if (const int64_t count = line.count[o]; r.rows == 1 && line.step == 1 && count >= long_window) {
-      const float* x = sums + line.from[o];
-      r.out[o] = best = fold_long<Max>(x, count);
+      const T* x = sums + line.from[o];
+      r.out[o] = best = fold_long<Max<T>>(x, count);
       r.found[o] = r.row_place[0] + static_cast<int32_t>(find_best(x, count, best)) * line.tap_place;
       return;
     }
     for (int64_t i = 0; i < line.count[o]; ++i) {
       const int64_t n = line.from[o] + i * line.step;
-      const float x = sums[n];
+      const T x = sums[n];
       const int32_t place = r.places[n] + static_cast<int32_t>(i) * line.tap_place;
       const bool nan = x != x, number = best == best;
       if (found < 0 || (nan ? number || place > found : x > best || (x == best && place < found)))
@@ -243,15 +259,22 @@ void fold_line_places(const WindowRows& r, const WindowLine& line) {
     r.out_place[o] = line.count[o] == 0 ? r.none : r.base + line.place[o] + r.found[o];
 }
 
-void fold_windows(WindowFold fold, const WindowRows& rows, const WindowLine& line) {
+template <typename T>
+void fold_windows_of(WindowFold fold, const WindowRows<T>& rows, const WindowLine& line) {
   switch (fold) {
     case WindowFold::sum:
-      return fold_line<Sum>(rows, line);
+      return fold_line<Sum<T>>(rows, line);
     case WindowFold::max:
-      return fold_line<Max>(rows, line);
+      return fold_line<Max<T>>(rows, line);
     case WindowFold::place:
       return fold_line_places(rows, line);
   }
+}
+void fold_windows_of_floats(WindowFold fold, const WindowRows<float>& rows, const WindowLine& line) {
+  fold_windows_of(fold, rows, line);
+}
+void fold_windows_of_doubles(WindowFold fold, const WindowRows<double>& rows, const WindowLine& line) {
+  fold_windows_of(fold, rows, line);
 }
 
 }  // namespace npusim::cpu::HWY_NAMESPACE
@@ -259,10 +282,14 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace npusim::cpu {
-HWY_EXPORT(fold_windows);
+HWY_EXPORT(fold_windows_of_floats);
+HWY_EXPORT(fold_windows_of_doubles);
 
-void fold_windows(WindowFold fold, const WindowRows& rows, const WindowLine& line) {
-  HWY_DYNAMIC_DISPATCH(fold_windows)(fold, rows, line);
+void fold_windows(WindowFold fold, const WindowRows<float>& rows, const WindowLine& line) {
+  HWY_DYNAMIC_DISPATCH(fold_windows_of_floats)(fold, rows, line);
+}
+void fold_windows(WindowFold fold, const WindowRows<double>& rows, const WindowLine& line) {
+  HWY_DYNAMIC_DISPATCH(fold_windows_of_doubles)(fold, rows, line);
 }
 
 }  // namespace npusim::cpu

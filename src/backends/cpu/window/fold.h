@@ -18,22 +18,25 @@ struct WindowLine {
   int32_t tap_place = 0;           // place: from position to position
 };
 
-// Rows of `width` elements that are folded position by position, then window by window.
+// Rows of `width` elements that are folded position by position, then window by window. T: double of rows of doubles,
+// float of others.
+template <typename T>
 struct WindowRows {
   DType dtype = DType::f32;
   int64_t rows = 0, width = 0;
   const std::byte* const* row = nullptr;
   const int32_t* row_place = nullptr;  // place: of each row, growing
   // Room for a row each; place: for one of places, and for the places of a line's windows.
-  float *sums = nullptr, *wide = nullptr;
+  T *sums = nullptr, *wide = nullptr;
   int32_t *places = nullptr, *found = nullptr;
-  float* out = nullptr;  // of the line's windows: the sum or the maximum, NaN where one is met
+  T* out = nullptr;  // of the line's windows: the sum or the maximum, NaN where one is met
   // place: `base`, and the places of row and position, of the first of equal maxima or the last NaN; `none` of a window
   // of no elements.
   int64_t* out_place = nullptr;
   int64_t base = 0, none = 0;
 };
 
-void fold_windows(WindowFold fold, const WindowRows& rows, const WindowLine& line);
+void fold_windows(WindowFold fold, const WindowRows<float>& rows, const WindowLine& line);
+void fold_windows(WindowFold fold, const WindowRows<double>& rows, const WindowLine& line);
 
 }  // namespace npusim::cpu

@@ -85,12 +85,13 @@ class Matcher {
     for (size_t i = 0; i < k_.exprs.size(); ++i) {
       const Expr& e = k_.exprs[i];
       if (e.op == ExprOp::scan || e.op == ExprOp::order) return false;
-      if (e.op != ExprOp::reduce || e.type != Scalar::f32) continue;
+      if (e.op != ExprOp::reduce || (e.type != Scalar::f32 && e.type != Scalar::f64)) continue;
       if (fold_ >= 0 || (e.reduction != Reduction::sum && e.reduction != Reduction::max)) return false;
       fold_ = static_cast<int32_t>(i);
     }
     if (fold_ < 0) return false;
     value_ = expr(fold_).in[0];
+    w_.top = expr(fold_).type == Scalar::f64 ? DType::f64 : DType::f32;
     w_.fold = expr(fold_).reduction == Reduction::sum ? WindowFold::sum : WindowFold::max;
     return std::none_of(k_.stores.begin(), k_.stores.end(), [](const Store& s) { return s.accumulate; });
   }
@@ -107,6 +108,7 @@ class Matcher {
     if (expr(load).op != ExprOp::load) return false;
     access_ = &k_.accesses[static_cast<size_t>(expr(load).integer)];
     const DType dtype = k_.args[static_cast<size_t>(access_->arg)].dtype;
+    if (w_.top == DType::f64) return dtype == DType::f64;
     return dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16;
   }
 
@@ -508,7 +510,7 @@ class Matcher {
     rest = k_;
     rest.exprs.clear();
     const int64_t points = element_count(w_.space);
-    rest.args.push_back({DType::f32, points, false, -1}), rest.args.push_back({DType::i64, points, false, -1});
+    rest.args.push_back({w_.top, points, false, -1}), rest.args.push_back({DType::i64, points, false, -1});
     std::vector<int32_t> to(k_.exprs.size());
     std::vector<bool> first(k_.exprs.size()), last(k_.exprs.size());
     int32_t top = -1, place = -1;
@@ -516,7 +518,7 @@ class Matcher {
     for (size_t i = 0; i < k_.exprs.size(); ++i) {
       const Expr& e = k_.exprs[i];
       if (static_cast<int32_t>(i) == fold_) {
-        to[i] = top = load_result(0, Scalar::f32);
+        to[i] = top = load_result(0, e.type);
       } else if (e.op == ExprOp::reduce) {
         first[i] = top >= 0 && is_first(e), last[i] = top >= 0 && !first[i] && is_last_nan(e);
         if (!first[i] && !last[i]) return false;

@@ -23,6 +23,7 @@ struct WindowDim {
 // result[index] = fold over the window of memory[offset + Σ strides·index + Σ addresses].
 struct SlidingWindow {
   WindowFold fold = WindowFold::sum;
+  DType top = DType::f32;  // of the folds: f64 of doubles
   int arg = -1;
   int64_t offset = 0;
   std::vector<int64_t> space, strides;  // over the dimensions that are not the row
@@ -32,7 +33,7 @@ struct SlidingWindow {
   // fold place: what dimensions of the space add to places, where they add any; and the result of no elements.
   int64_t place_offset = 0, nowhere = 0;
   std::vector<std::vector<int64_t>> place_of;
-  // The kernel without a row. Behind its arguments are the folds (f32) and the places (i64), row-major.
+  // The kernel without a row. Behind its arguments are the folds and the places (i64), row-major.
   Kernel rest;
 };
 

@@ -24,6 +24,7 @@ class WindowStep final : public BoundStep {
       : w_(std::move(window)),
         memory_(static_cast<const std::byte*>(args[static_cast<size_t>(w_.arg)].data)),
         dtype_(w_.rest.args[static_cast<size_t>(w_.arg)].dtype),
+        top_size_(static_cast<int64_t>(dtype_size(w_.top))),
         rest_(w_.rest, context.threads) {
     for (const Binding& binding : args) args_.push_back(binding.data);
     args_.resize(args.size() + 2);
@@ -37,16 +38,18 @@ class WindowStep final : public BoundStep {
     const double elements = static_cast<double>(lines_ * taps_ * width_ + points_ * line_.taps);
     const double ns = elements * 0.3 + static_cast<double>(lines_) * 20;
     threads_ = ns >= worth_sharing_ns ? std::max(context.threads, 1) : 1;
-    row_bytes_ = aligned(width_ * 4), line_bytes_ = aligned(line_.windows * 8), taps_bytes_ = aligned(taps_ * 8);
+    row_bytes_ = aligned(width_ * top_size_), line_bytes_ = aligned(line_.windows * 8),
+    taps_bytes_ = aligned(taps_ * 8);
     place_bytes_ = finds_ && !target_place_ ? aligned(points_ * 8) : 0;
-    top_bytes_ = target_ ? 0 : aligned(points_ * 4);
+    top_bytes_ = target_ ? 0 : aligned(points_ * top_size_);
     thread_bytes_ = 3 * row_bytes_ + 3 * line_bytes_ + 2 * taps_bytes_;
     scratch_bytes_ = static_cast<size_t>(top_bytes_ + place_bytes_ + threads_ * thread_bytes_);
   }
 
   void run() override {
     on_threads(threads_, [this](int thread) {
-      for (int64_t i = lines_ * thread / threads_; i < lines_ * (thread + 1) / threads_; ++i) fold_line(i, thread);
+      for (int64_t i = lines_ * thread / threads_; i < lines_ * (thread + 1) / threads_; ++i)
+        w_.top == DType::f64 ? fold_line<double>(i, thread) : fold_line<float>(i, thread);
     });
     if (!target_ && !rest_.run(args_.data())) fail(ErrorKind::bad_input, "{}", rest_.trap_message());
   }
@@ -124,12 +127,12 @@ class WindowStep final : public BoundStep {
         if (w_.space[d] > 1 && s.access.strides[d] != strides[d]) return;
       const auto from = static_cast<size_t>(k.accesses[static_cast<size_t>(e.integer)].arg);
       const bool is_top = from == k.args.size() - 2, is_place = from == k.args.size() - 1;
-      if (!(is_top && arg.dtype == DType::f32 && !top) && !(is_place && arg.dtype == DType::i64 && !place)) return;
+      if (!(is_top && arg.dtype == w_.top && !top) && !(is_place && arg.dtype == DType::i64 && !place)) return;
       (is_top ? top : place) = static_cast<std::byte*>(args_[static_cast<size_t>(s.access.arg)]) +
                                s.access.offset * static_cast<int64_t>(dtype_size(arg.dtype));
     }
     if (!top || (finds_ && !place)) return;
-    target_ = reinterpret_cast<float*>(top), target_place_ = reinterpret_cast<int64_t*>(place);
+    target_ = top, target_place_ = reinterpret_cast<int64_t*>(place);
   }
 
   // What a line is of: the rows' dimensions with the index that each has, where it begins and where it ends.
@@ -171,21 +174,22 @@ class WindowStep final : public BoundStep {
   }
 
   // Line i of the lines, in the order of the space without the line's dimension.
+  template <typename T>
   void fold_line(int64_t i, int thread) {
     std::byte* own = scratch_ + top_bytes_ + place_bytes_ + thread * thread_bytes_;
     const auto take = [&](int64_t bytes) { return std::exchange(own, own + bytes); };
-    WindowRows rows{.dtype = dtype_, .width = width_, .none = w_.nowhere};
-    rows.sums = reinterpret_cast<float*>(take(row_bytes_)), rows.wide = reinterpret_cast<float*>(take(row_bytes_));
+    WindowRows<T> rows{.dtype = dtype_, .width = width_, .none = w_.nowhere};
+    rows.sums = reinterpret_cast<T*>(take(row_bytes_)), rows.wide = reinterpret_cast<T*>(take(row_bytes_));
     rows.places = reinterpret_cast<int32_t*>(take(row_bytes_));
     rows.found = reinterpret_cast<int32_t*>(take(line_bytes_));
-    auto* line_top = reinterpret_cast<float*>(take(line_bytes_));
+    auto* line_top = reinterpret_cast<T*>(take(line_bytes_));
     auto* line_place = reinterpret_cast<int64_t*>(take(line_bytes_));
     Rows found{reinterpret_cast<const std::byte**>(take(taps_bytes_)), reinterpret_cast<int32_t*>(take(taps_bytes_))};
     const Place p = place_of_line(i);
     gather(p, 0, p.address, 0, found);
     rows.rows = found.count, rows.row = found.row, rows.row_place = found.place;
     rows.base = p.base;
-    float* top = (target_ ? target_ : reinterpret_cast<float*>(scratch_)) + p.out;
+    T* top = reinterpret_cast<T*>(target_ ? target_ : scratch_) + p.out;
     int64_t* place = nullptr;
     if (finds_) place = (target_ ? target_place_ : reinterpret_cast<int64_t*>(scratch_ + top_bytes_)) + p.out;
     const bool direct = p.out_step == 1;
@@ -200,9 +204,10 @@ class WindowStep final : public BoundStep {
   SlidingWindow w_;
   const std::byte* memory_;
   DType dtype_;
+  int64_t top_size_;
   Loops rest_;
   std::vector<void*> args_;
-  float* target_ = nullptr;
+  std::byte* target_ = nullptr;
   int64_t* target_place_ = nullptr;
   WindowLine line_;
   std::vector<int32_t> from_, count_;

@@ -70,6 +70,7 @@ class Generator {
     constexpr ExprOp two[] = {ExprOp::add,     ExprOp::sub,    ExprOp::mul,     ExprOp::min, ExprOp::max,
                               ExprOp::bit_and, ExprOp::bit_or, ExprOp::bit_xor, ExprOp::shl, ExprOp::shr};
     constexpr ExprOp relations[] = {ExprOp::eq, ExprOp::ne, ExprOp::lt, ExprOp::le};
+    constexpr Reduction reductions[] = {Reduction::sum, Reduction::product, Reduction::min, Reduction::max};
     switch (pick(9)) {
       case 0:
         return pick(2) ? abs(x) : -x;
@@ -81,7 +82,7 @@ class Generator {
       case 4:
         return b_.cast(b_.binary(relations[pick(4)], x, y), Scalar::i64);
       case 5:
-        if (row_dims_ > 0) return b_.reduce(pick(2) ? Reduction::min : Reduction::max, x);
+        if (row_dims_ > 0) return b_.reduce(reductions[pick(4)], pick(3) ? x : b_.cast(x < y, Scalar::i64));
         return b_.cast(b_.cast(x, Scalar::boolean), Scalar::i64);
       default:
         return b_.binary(two[pick(10)], x, y);

@@ -112,7 +112,7 @@ TEST(Windows, AreThoseOfTheInterpreter) {
       return std::uniform_int_distribution<int64_t>(low, high)(random);
     };
     int found = 0;
-    for (unsigned n = 0; n < 60; ++n) {
+    for (unsigned n = 0; n < 90; ++n) {
       Form f{.channels = one(1, 9), .kind = static_cast<Kind>(one(0, 2))};
       for (int64_t sides = one(1, 3), side = 0; side < sides; ++side) {
         const int64_t extent = one(1, side == 0 ? 20 : 6);
@@ -128,12 +128,13 @@ TEST(Windows, AreThoseOfTheInterpreter) {
                       dilation = size > 1 ? one(1, (extent - 1) / (size - 1)) : 1;
         f.sides.push_back(even(extent, size, one(1, 3), std::min<int64_t>(dilation, 2), one(0, size / 2)));
       }
-      f.dtype = one(0, 3) > 0 ? DType::f32 : one(0, 1) ? DType::f16 : DType::bf16;
+      constexpr DType others[] = {DType::f16, DType::bf16, DType::f64, DType::f64};
+      f.dtype = one(0, 2) > 0 ? DType::f32 : others[one(0, 3)];
       f.last = one(0, 2) == 0, f.more = one(0, 2) == 0;
       found += run_as_interpreted(f, n, static_cast<int>(one(1, 3)));
       if (::testing::Test::HasFailure()) return;
     }
-    EXPECT_GT(found, 20);
+    EXPECT_GT(found, 30);
   });
 }
 
@@ -148,6 +149,8 @@ TEST(Windows, AreThoseOfPools) {
         EXPECT_TRUE(run_as_interpreted({{even(5, 3, 2, 1, 1), even(7, 3, 2, 1, 1), padded}, 2, kind}, seed, 3));
         EXPECT_TRUE(run_as_interpreted({{shared(17, 5), shared(23, 7)}, 4, kind}, seed, 2));
         EXPECT_TRUE(run_as_interpreted({{wide}, 3, kind}, seed, 2));
+        EXPECT_TRUE(run_as_interpreted({{shared(17, 5), shared(23, 7)}, 4, kind, DType::f64, false, true}, seed, 2));
+        EXPECT_TRUE(run_as_interpreted({{shared(270, 3)}, 3, kind, DType::f64}, seed, 2));
         const Side few = even(5, 3, 2, 1, 1), many = even(9, 7, 2, 1, 3);
         EXPECT_TRUE(run_as_interpreted({{few, many}, 75, kind, DType::f32, true}, seed, 2));
         EXPECT_TRUE(run_as_interpreted({{few, many}, 9, kind, DType::bf16, true, true}, seed, 2));
@@ -160,7 +163,7 @@ TEST(Windows, AreThoseOfPools) {
 // Windows that are whole lines of memory, of which the place counts: as one long line each, or beside their neighbours.
 TEST(Windows, OfWholeLinesAreRuns) {
   on_every_instruction_set([] {
-    for (const DType dtype : {DType::f32, DType::bf16})
+    for (const DType dtype : {DType::f32, DType::bf16, DType::f64})
       for (const unsigned seed : {1u, 2u, 4u}) {
         const auto is_one = [&](std::vector<Side> sides, int64_t channels) {
           return run_as_interpreted({std::move(sides), channels, Kind::place, dtype, false, seed == 2}, seed, 2);
