@@ -69,15 +69,21 @@ def backend(
     if unknown := chosen.keys() - OPTIONS:
         raise UsageError(f"there is no option {', '.join(sorted(unknown))}: expected {', '.join(sorted(OPTIONS))}")
 
+    merged = False  # inputs that share memory, by AOT autograd
+
     def compile_graph(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Any:
-        _check_merged(graph)
+        nonlocal merged
+        merged = _check_merged(graph)
         run = _compile(graph, _static_inputs(chosen), chosen)
-        written = _written_inputs(graph)
+        written = [] if merged else _written_inputs(graph)
         return _boxed(_apart(run, written) if written else run)
 
     def leave_gradients(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Run:
-        _check_merged(graph)
-        return _leave(graph, "it needs gradients: call the model under torch.no_grad()")
+        nonlocal merged
+        merged = _check_merged(graph)
+        run = _leave(graph, "it needs gradients: call the model under torch.no_grad()")
+        written = [] if merged else _written_inputs(graph)
+        return _boxed(_apart(run, written) if written else run)
 
     compiler = aot_autograd(
         fw_compiler=leave_gradients,
@@ -89,7 +95,8 @@ def backend(
     try:
         if loses_writes(graph):
             raise UnsupportedError("it writes in place where the order or the dtype of memory decides what else is written")
-        return compiler(graph, inputs)
+        run = compiler(graph, inputs)
+        return _shared_alike(graph, run, _sharing(inputs) if merged else None)
     except torch._dynamo.exc.TorchDynamoException:  # by which dynamo is told to trace anew, among others
         raise
     except Exception as error:  # whatever AOT autograd refuses, of aliases mostly: eager PyTorch can do the graph
@@ -137,32 +144,34 @@ def _plain_torch() -> Iterator[None]:
         yield
 
 
-def _check_merged(graph: torch.fx.GraphModule) -> None:
-    """Raises UnsupportedError where an output is a view of one of several inputs that share memory, of which one is written:
-    AOT autograd makes one input of them, and takes the view of that one, elsewhere or of another shape. And where it then
-    has tokens, which it forgets to give."""
+def _check_merged(graph: torch.fx.GraphModule) -> bool:
+    """Whether AOT autograd has made one input of several that share memory, of which one is written. Raises
+    UnsupportedError where an output is a view of one of them: it takes the view of the one that it has made, elsewhere or of
+    another shape. And where it then has tokens, which it forgets to give."""
     context = torch._guards.TracingContext.try_get()
     if context is None or context.fw_metadata is None:
-        return
+        return False
     described = [node.meta.get("desc") for node in _placeholders(graph)]
     if not any(isinstance(desc, ViewBaseAOTInput) for desc in described):
-        return
+        return False
     what = "where inputs that share memory are written AOT autograd "
     if any(output.output_type in ALIASES for output in context.fw_metadata.output_info):
         raise UnsupportedError(what + "gives other views of them than eager PyTorch")
     if any(isinstance(desc, (ForwardTokenAOTInput, BackwardTokenAOTInput)) for desc in described):
         raise UnsupportedError(what + "gives no tokens to what has effects")
+    return True
 
 
 def _written_inputs(graph: torch.fx.GraphModule) -> list[int]:
-    """Which inputs are written; none where AOT autograd knows of inputs that share memory."""
+    """Which inputs are written, of a graph whose inputs AOT autograd has not merged."""
     context = torch._guards.TracingContext.try_get()
-    if context is None or context.fw_metadata is None:
+    if context is None or context.fw_metadata is None or len(context.fw_metadata.input_info) != len(_placeholders(graph)):
         return []
-    infos, given = context.fw_metadata.input_info, _placeholders(graph)
-    if len(infos) != len(given) or any(isinstance(node.meta.get("desc"), ViewBaseAOTInput) for node in given):
-        return []
-    return [position for position, info in enumerate(infos) if info.mutates_data]
+    return [position for position, info in enumerate(context.fw_metadata.input_info) if info.mutates_data]
+
+
+class _SharedOtherwise(Exception):
+    """Inputs share memory, of which one is written, and did not when the graph was captured."""
 
 
 def _apart(run: Run, written: list[int]) -> Run:
@@ -176,9 +185,39 @@ def _apart(run: Run, written: list[int]) -> Run:
                 by_memory[_storage(value)].append(value)
         for to in (arguments[position] for position in written):
             if any(one is not to and _overlap(to, one) for one in by_memory[_storage(to)]):
-                what = "arguments share memory of which the call writes, and shared none when it was compiled"
-                raise UsageError(f"{what}: call torch._dynamo.reset(), or give it copies")
+                raise _SharedOtherwise
         return run(arguments)
+
+    return checked
+
+
+def _sharing(inputs: Sequence[Any]) -> list[tuple[int, Any] | None]:
+    """Of inputs that have their memory with others: the first of these, and where in that memory they begin."""
+    memory = [value.untyped_storage()._cdata if isinstance(value, torch.Tensor) else None for value in inputs]
+    times = collections.Counter(memory)
+    return [
+        (memory.index(of), value.storage_offset()) if of is not None and times[of] > 1 else None
+        for of, value in zip(memory, inputs)
+    ]
+
+
+def _shared_alike(graph: torch.fx.GraphModule, run: Any, sharing: list[tuple[int, Any] | None] | None) -> Any:
+    """The same, of a captured graph whose inputs share memory as they did then (sharing; None: as far as that counts, not
+    at all): dynamo does not guard that. Other calls are eager PyTorch's."""
+    said = False
+
+    def checked(*inputs: Any) -> Any:
+        nonlocal said
+        with contextlib.suppress(_SharedOtherwise):
+            if sharing is None or _sharing(inputs) == sharing:
+                return run(*inputs)
+        if not said:
+            log.warning(
+                "calls whose arguments share memory otherwise than when the graph was captured, where one is written, are"
+                " left to eager PyTorch: torch._dynamo.reset() captures it anew"
+            )
+        said = True
+        return graph(*inputs)
 
     return checked
 
