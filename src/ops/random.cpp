@@ -1,7 +1,9 @@
 // Tensors of random numbers: uniform, normal, exponential, integers, coins, permutations and choices.
 #include <cmath>
+#include <limits>
 
 #include "base/error.h"
+#include "kernel/search.h"
 #include "ops/formula.h"
 #include "ops/order.h"
 #include "ops/philox.h"
@@ -234,46 +236,76 @@ std::string refuse_choice(const OpCall& call) {
   return "";
 }
 
+// All weights are finite and none is negative, and in each row one is more than 0: else no `value`.
+Ex with_weights(OpKernel& k, Ex weight, Ex value) {
+  value = select(require(weight >= 0 && weight < INFINITY, Requirement::weights), value, 0.0);
+  return select(require(k.reduce(Reduction::max, weight) > 0, Requirement::weights), value, 0.0);
+}
+
+Scalar type_of_choice(const OpCall& call) { return drawn_type(call.type("self").dtype); }
+int temporary_weights(const OpCall& call, Lowering& lowering) {
+  return lowering.temporary({type_of_choice(call) == Scalar::f64 ? DType::f64 : DType::f32, call.type("self").shape});
+}
+
 // p / e of exponential e is largest for category i with probability p[i] / Σ p, and the next largest for each of the
-// others with what is left: samples without replacement are the first ones, those with it draw anew.
+// others with what is left.
 void lower_choice(const OpCall& call, Lowering& lowering) {
-  Shape rows = call.type("self").shape;
-  const int64_t samples = call.outputs[0].shape.back(), categories = rows.back();
-  const int dims = static_cast<int>(rows.size());
-  const bool ordered = !call.boolean("replacement") && samples > 1;
-  const Scalar type = drawn_type(call.type("self").dtype);
-  Shape space = rows;
-  space.back() = samples;
-  space.push_back(categories);
-  const auto at_category = [&](OpKernel& k, int arg) {
-    std::vector<Coord> at;
-    for (int d = 0; d + 1 < dims; ++d) at.emplace_back(k.dim(d));
-    at.emplace_back(k.dim(dims));
-    return k.load(arg, at);
-  };
-  // All are finite and none is negative, and in each row one is more than 0.
-  const auto checked = [](OpKernel& k, Ex p, Ex score) {
-    score = select(require(p >= 0 && p < INFINITY, Requirement::weights), score, 0.0);
-    return select(require(k.reduce(Reduction::max, p) > 0, Requirement::weights), score, 0.0);
-  };
-  const auto store_choice = [&](OpKernel& k, Ex chosen) {
-    const Ex category = k.reduce(Reduction::min, select(chosen, k.index(dims), categories - 1));
-    k.store(k.write(lowering.output(0)), category);
-    k.done("choose");
-  };
-  if (!ordered) {
-    OpKernel k(lowering, space, 1);
-    const Ex p = at_category(k, k.read(lowering.input(0)));
-    const Ex score = checked(k, p, p / draw(k, lowering).exponential(type));
-    return store_choice(k, score == k.reduce(Reduction::max, score));
+  const Shape rows = call.type("self").shape;
+  const Scalar type = type_of_choice(call);
+  if (const int64_t samples = call.outputs[0].shape.back(); samples > 1) {
+    const int scores = temporary_weights(call, lowering);
+    OpKernel drawing(lowering, rows, 1);
+    const Ex p = drawing.load_broadcast(drawing.read(lowering.input(0)));
+    const Ex score = with_weights(drawing, p, p / draw(drawing, lowering).exponential(type));
+    drawing.store(drawing.write(scores), score);
+    drawing.done("scores");
+    return lower_order(lowering, scores, {rows.size() - 1, true, samples}, lowering.output(0));
   }
-  const int scores = lowering.temporary({type == Scalar::f64 ? DType::f64 : DType::f32, rows});
-  OpKernel drawing(lowering, rows, 1);
-  const Ex p = drawing.load_broadcast(drawing.read(lowering.input(0)));
-  const Ex score = checked(drawing, p, p / draw(drawing, lowering).exponential(type));
-  drawing.store(drawing.write(scores), score);
-  drawing.done("scores");
-  lower_order(lowering, scores, {rows.size() - 1, true, samples}, lowering.output(0));
+  const int dims = static_cast<int>(rows.size());
+  Shape space = rows;
+  space.back() = 1;
+  space.push_back(rows.back());
+  OpKernel k(lowering, space, 1);
+  std::vector<Coord> at;
+  for (int d = 0; d + 1 < dims; ++d) at.emplace_back(k.dim(d));
+  at.emplace_back(k.dim(dims));
+  const Ex p = k.load(k.read(lowering.input(0)), at);
+  const Ex score = with_weights(k, p, p / draw(k, lowering).exponential(type));
+  const Ex chosen = score == k.reduce(Reduction::max, score);
+  const Ex category = k.reduce(Reduction::min, select(chosen, k.index(dims), rows.back() - 1));
+  k.store(k.write(lowering.output(0)), category);
+  k.done("choose");
+}
+
+// With replacement: of each sample the first category up to which the weights add up to a share of all, which is more
+// than the nothing that those of no weight add.
+void lower_repeated_choice(const OpCall& call, Lowering& lowering) {
+  const Shape rows = call.type("self").shape;
+  const int64_t categories = rows.back();
+  const int sums = temporary_weights(call, lowering);
+  OpKernel adding(lowering, rows, 1);
+  const Ex p = adding.load_broadcast(adding.read(lowering.input(0)));
+  adding.store(adding.write(sums), adding.scan(Reduction::sum, with_weights(adding, p, p)));
+  adding.done("sums");
+  OpKernel k(lowering, call.outputs[0].shape);
+  const int from = k.read(sums);
+  const auto sum_to = [&](Ex category) {
+    std::vector<Coord> at;
+    for (int d = 0; d + 1 < static_cast<int>(rows.size()); ++d) at.emplace_back(k.dim(d));
+    at.emplace_back(category);
+    return k.load(from, at);
+  };
+  const Ex share = draw(k, lowering).uniform(type_of_choice(call)) * sum_to(k.integer(categories - 1));
+  const double least = type_of_choice(call) == Scalar::f64 ? std::numeric_limits<double>::denorm_min()
+                                                           : std::numeric_limits<float>::denorm_min();
+  const Ex category = first_not(k, categories, [&](Ex place) { return sum_to(place) < max(share, least); });
+  k.store(k.write(lowering.output(0)), min(category, categories - 1));
+  k.done("choose");
+}
+
+void lower_multinomial(const OpCall& call, Lowering& lowering) {
+  const bool repeated = call.boolean("replacement") && call.outputs[0].shape.back() > 1;
+  repeated ? lower_repeated_choice(call, lowering) : lower_choice(call, lowering);
 }
 
 // The arguments that every creation schema ends with.
@@ -322,7 +354,7 @@ constexpr OpRecord records[] = {
     random("randperm(SymInt n, *, " NPUSIM_WHOLE, lower_permutation, infer_permutation, refuse_permutation),
     random("multinomial(Tensor self, SymInt num_samples, bool replacement=False, *, Generator? generator=None) "
            "-> Tensor",
-           lower_choice, infer_choice, refuse_choice),
+           lower_multinomial, infer_choice, refuse_choice),
 };
 
 #undef NPUSIM_WHOLE
