@@ -332,6 +332,8 @@ def _exported(
     model: Any, args: Sequence[Any] | None, kwargs: Mapping[str, Any] | None
 ) -> Exported | ExportedText | str:
     """What the compiler takes: with an IR as data, or the path of one."""
+    if isinstance(model, (Exported, ExportedText, Mapping, str, os.PathLike)) and (args is not None or kwargs is not None):
+        raise UsageError("args, kwargs: expected none beside a model that is exported: its IR has the shapes and dtypes")
     if isinstance(model, (Exported, ExportedText)):
         model.check()
         return model

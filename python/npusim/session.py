@@ -473,6 +473,8 @@ class Session:
             if not info.state and self._lies_there(array, info, self._handle.place_of_output, method, position):
                 if is_torch(array) and not array.is_contiguous():
                     problems.append(Problem(f"output '{info.name}'", "expected a row-major array"))
+            elif isinstance(array, np.ma.MaskedArray):
+                problems.append(Problem(f"output '{info.name}'", "expected an array of values, found a masked one"))
             elif not isinstance(array, np.ndarray) or (NAMES.get(array.dtype), array.shape) != (info.dtype, info.shape):
                 found = f"{type(array).__module__}.{type(array).__qualname__}{_described(array)}"
                 what = f"expected an array of {_type(info)}, NumPy's, found {found}"

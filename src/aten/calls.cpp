@@ -50,6 +50,8 @@ Registry& registry() {
 Found open_plugin(const std::string& path) {
   // Of a name without a folder dlopen() looks elsewhere.
   const std::string file = path.find('/') == std::string::npos ? "./" + path : path;
+  if (const std::string found = no_file_at(file); !found.empty())
+    return {nullptr, fmt::format("{}: expected a plugin, found {}", path, found)};
   void* library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!library) return {nullptr, dlerror()};
   const auto table = reinterpret_cast<decltype(&npusim_aten_plugin)>(dlsym(library, "npusim_aten_plugin"));

@@ -74,6 +74,11 @@ void check_path(const std::string& path, ErrorKind kind) {
     fail(kind, "expected the name of a file, found {}, which has a NUL byte", path);
 }
 
+std::string no_file_at(const std::string& path) {
+  struct stat status {};
+  return ::stat(path.c_str(), &status) == 0 ? kind_of_file(status.st_mode) : "";
+}
+
 Descriptor open_regular(const std::string& path, size_t& size) {
   check_path(path);
   struct stat status {};

@@ -29,6 +29,10 @@ class MappedFile {
   std::string path_;
 };
 
+// What is there instead of a regular file, as "a pipe"; "" for a file, and where nothing is. For libraries that another
+// one opens, which would wait for what is written into a pipe.
+std::string no_file_at(const std::string& path);
+
 // The bytes of a regular file. "-" reads standard input, and names of open descriptors (/dev/stdin, /dev/fd/3) what is
 // behind them; any other pipe or device is refused, because whoever names one by mistake would wait for ever.
 std::string read_file(const std::string& path);

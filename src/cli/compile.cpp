@@ -61,9 +61,10 @@ std::string report_text(const Json& report) {
     std::string fusions;
     for (const auto& [fusion, count] : m["fusions"].items())
       fusions += fmt::format(", {} {}", fusion, count.get<int64_t>());
-    text += fmt::format("  {}: {} nodes -> {} kernels -> {} steps, weights {:.1f} MB, arena {:.2f} MB{}\n", name,
-                        m["nodes"].get<int64_t>(), m["kernels"].get<int64_t>(), m["steps"].get<int64_t>(),
-                        m["weights_bytes"].get<double>() / 1e6, m["arena_bytes"].get<double>() / 1e6, fusions);
+    text +=
+        fmt::format("  {}: {} nodes -> {} kernels -> {} steps, weights {:.1f} MB, arena {:.2f} MB{}\n", printable(name),
+                    m["nodes"].get<int64_t>(), m["kernels"].get<int64_t>(), m["steps"].get<int64_t>(),
+                    m["weights_bytes"].get<double>() / 1e6, m["arena_bytes"].get<double>() / 1e6, fusions);
   }
   return text;
 }

@@ -73,8 +73,11 @@ std::vector<FileUse> files_of(const CLI::App& verb) {
 void check_files(const CLI::App& verb, std::vector<FileUse> more) {
   std::vector<FileUse> files = files_of(verb);
   files.insert(files.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
+  // Two files that are read may be one, but for streams.
+  const auto counts = [](const FileUse& file) { return file.written || is_descriptor(stream_of(file)); };
   for (size_t i = 0; i < files.size(); ++i)
-    for (size_t j = i + 1; j < files.size(); ++j) check_pair(files[i], files[j]);
+    for (size_t j = 0; j < files.size() && counts(files[i]); ++j)
+      if (j > i || !counts(files[j])) check_pair(files[std::min(i, j)], files[std::max(i, j)]);
   spare_standard_output(files);
 }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 #include <optional>
+#include <unordered_map>
 
 #include "cli/fail.h"
 
@@ -22,7 +23,9 @@ HostTensor generator(const TensorType& type, uint64_t seed) {
 class InputReader {
  public:
   InputReader(const std::vector<TensorInfo>& inputs, uint64_t seed)
-      : inputs_(inputs), seed_(seed), found_(inputs.size()) {}
+      : inputs_(inputs), seed_(seed), found_(inputs.size()) {
+    for (size_t i = 0; i < inputs.size(); ++i) places_.try_emplace(inputs[i].name, i);
+  }
 
   void add_file(const std::string& path) {
     const std::shared_ptr<const TensorSet> file = read_tensors(path);
@@ -63,8 +66,16 @@ class InputReader {
   }
 
   size_t position(const std::string& name) const {
-    const auto at = std::find_if(inputs_.begin(), inputs_.end(), [&](const TensorInfo& i) { return i.name == name; });
-    return static_cast<size_t>(at - inputs_.begin());
+    const auto at = places_.find(name);
+    return at == places_.end() ? inputs_.size() : at->second;
+  }
+  // In each message of an unknown one, of which there may be as many.
+  std::string expected_names() const {
+    constexpr size_t most_listed = 16;
+    std::string names;
+    for (size_t i = 0; i < std::min(inputs_.size(), most_listed); ++i) names += (i > 0 ? ", " : "") + inputs_[i].name;
+    return inputs_.size() <= most_listed ? names
+                                         : fmt::format("{}, or one of {} more", names, inputs_.size() - most_listed);
   }
 
   void take(const std::string& name, const TensorEntry& entry, const std::string& from) {
@@ -72,11 +83,8 @@ class InputReader {
       return problem("input '{}': dtype {} in {} is not supported", name, entry.unknown_dtype, from);
     HostTensor tensor = copy_tensor(entry.tensor);
     const size_t at = position(name);
-    if (at == inputs_.size()) {
-      std::vector<std::string> names;
-      for (const TensorInfo& input : inputs_) names.push_back(input.name);
-      return problem("input '{}' from {} is unknown: expected {}", name, from, fmt::join(names, ", "));
-    }
+    if (at == inputs_.size())
+      return problem("input '{}' from {} is unknown: expected {}", name, from, expected_names());
     const TensorType& expected = inputs_[at].type;
     if (found_[at]) return problem("input '{}' is given twice, the second time by {}", name, from);
     // --dtype float32 makes the 16-bit inputs of a model float32: widening loses nothing.
@@ -97,6 +105,7 @@ class InputReader {
   }
 
   const std::vector<TensorInfo>& inputs_;
+  std::unordered_map<std::string_view, size_t> places_;  // of inputs_
   uint64_t seed_ = 0;
   std::vector<std::optional<HostTensor>> found_;
   std::vector<Problem> problems_;

@@ -56,6 +56,24 @@ double pearson(std::span<const double> a, std::span<const double> b, const Momen
   return sum / static_cast<double>(b.size());
 }
 
+double distance(std::span<const double> a, std::span<const double> b) {
+  double square = 0;
+  for (size_t i = 0; i < b.size(); ++i) square += (a[i] - b[i]) * (a[i] - b[i]);
+  return std::sqrt(square);
+}
+
+// Divides both by a power of two near the largest of them, whose square is a double then. The power.
+double scale(std::vector<double>& a, std::vector<double>& b) {
+  double largest = 0;
+  for (const auto* values : {&a, &b})
+    for (double x : *values) largest = std::max(largest, std::abs(x));
+  if (largest == 0) return 1;
+  const int exponent = std::ilogb(largest);
+  for (auto* values : {&a, &b})
+    for (double& x : *values) x = std::ldexp(x, -exponent);
+  return std::ldexp(1, exponent);
+}
+
 bool rows_agree(std::span<const double> found, std::span<const double> expected, size_t row, double margin) {
   for (size_t begin = 0; row > 1 && begin + row <= expected.size(); begin += row) {
     const auto golden = expected.subspan(begin, row);
@@ -77,7 +95,6 @@ Comparison compare(std::span<const double> found, std::span<const double> expect
   result.elements = static_cast<int64_t>(expected.size());
   std::vector<double> mine, golden;  // the finite pairs: equal infinities and NaN say nothing of direction
   bool finite = true;                // … and unequal ones spoil it
-  double square = 0;
   for (size_t i = 0; i < expected.size(); ++i) {
     const bool both = std::isfinite(found[i]) && std::isfinite(expected[i]);
     if (both) mine.push_back(found[i]), golden.push_back(expected[i]);
@@ -89,10 +106,10 @@ Comparison compare(std::span<const double> found, std::span<const double> expect
     const double d = both ? std::abs(found[i] - expected[i]) : std::numeric_limits<double>::infinity();
     ++result.l0;
     result.l1 += d;
-    square += d * d;
     result.l_inf = std::max(result.l_inf, d);
   }
-  result.l2 = std::sqrt(square);
+  const double unit = scale(mine, golden);
+  result.l2 = finite ? distance(mine, golden) * unit : std::numeric_limits<double>::infinity();
   const Moments spread = moments(golden);
   if (result.l0 == 0) {
     result.cosine = result.pearson_r = 1;
@@ -104,7 +121,7 @@ Comparison compare(std::span<const double> found, std::span<const double> expect
     result.pearson_r = pearson(mine, golden, moments(mine), spread);
   }
   result.argmax_equal =
-      rows_agree(found, expected, static_cast<size_t>(std::max<int64_t>(row, 0)), 0.02 * spread.deviation);
+      rows_agree(found, expected, static_cast<size_t>(std::max<int64_t>(row, 0)), 0.02 * spread.deviation * unit);
   return result;
 }
 

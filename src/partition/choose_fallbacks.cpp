@@ -89,7 +89,8 @@ void follow_plan(std::vector<MethodGraph>& methods, const nlohmann::json& plan, 
         fail(ErrorKind::bad_input, "{}: {}.cpu: the model has no node {}{}", where, at, json_quoted(node),
              did_you_mean(node, names_of(graph.origins)));
       if (!reason.is_string() || reason.get_ref<const std::string&>().empty())
-        fail(ErrorKind::bad_input, "{}: {}.cpu.{}: expected the reason, found {}", where, at, node, json_found(reason));
+        fail(ErrorKind::bad_input, "{}: {}.cpu.{}: expected the reason, found {}", where, at, node,
+             reason.is_string() ? "an empty one" : json_found(reason));
       if (const size_t bytes = reason.get_ref<const std::string&>().size(); bytes > most_text_bytes)
         fail(ErrorKind::bad_input, "{}: {}.cpu.{}: expected the reason, found one of {} bytes (at most {})", where, at,
              node, bytes, most_text_bytes);

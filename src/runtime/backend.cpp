@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <charconv>
+#include <limits>
 
 #include "base/error.h"
 #include "npusim/message.h"
@@ -19,7 +20,8 @@ std::shared_ptr<Backend> open_backend(const std::string& device) {
     const char* end = device.data() + device.size();
     const auto [stop, error] = std::from_chars(device.data() + colon + 1, end, index);
     if (error != std::errc{} || stop != end || index < 0)
-      fail(ErrorKind::usage, "device {}: expected a number after the colon", device);
+      fail(ErrorKind::usage, "device {}: expected a number from 0 to {} after the colon", device,
+           std::numeric_limits<int>::max());
   }
   std::vector<std::string> names;
   for (const DeviceRow& row : device_table()) {

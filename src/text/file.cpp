@@ -121,9 +121,10 @@ std::vector<int64_t> template_ids(const Tokenizer& tokenizer, const Field& proce
   return ids;
 }
 
-void parse_post_processor(Tokenizer& tokenizer, const Field& field) {
+// Whether the text is several from then on, with what a template puts around it.
+bool parse_post_processor(Tokenizer& tokenizer, const Field& field) {
   const std::string& type = string(member(field, "type"));
-  if (type == "ByteLevel") return;  // moves offsets only
+  if (type == "ByteLevel") return false;  // moves offsets only
   std::vector<int64_t> before, after;
   if (type == "TemplateProcessing") {
     bool seen_text = false;
@@ -155,6 +156,7 @@ void parse_post_processor(Tokenizer& tokenizer, const Field& field) {
   tokenizer.suffix.insert(tokenizer.suffix.end(), after.begin(), after.end());
   if (tokenizer.prefix.size() + tokenizer.suffix.size() > most_template_tokens)
     unsupported(field, fmt::format("at most {} tokens around the text", most_template_tokens));
+  return type == "TemplateProcessing" && before.size() + after.size() > 0;
 }
 
 }  // namespace
@@ -173,7 +175,11 @@ Tokenizer parse_tokenizer(std::string_view text, const std::string& origin) {
   parse_added_tokens(tokenizer, defined, member(model, "vocab").value, member(root, "added_tokens"));
   tokenizer.splits = parse_pre_tokenizer(member(root, "pre_tokenizer"));
   if (const Field post = member(root, "post_processor"); !post.value.is_null())
-    for (const Field& part : flattened(post, "processors")) parse_post_processor(tokenizer, part);
+    for (bool several = false; const Field& part : flattened(post, "processors")) {
+      if (several && string(member(part, "type")) != "ByteLevel")
+        unsupported(part, "ByteLevel behind TemplateProcessing");
+      several = parse_post_processor(tokenizer, part) || several;
+    }
   const Field decoder = member(root, "decoder");
   if (decoder.value.is_null()) unsupported(decoder, "ByteLevel");
   if (string(member(decoder, "type")) != "ByteLevel") unsupported(member(decoder, "type"), "ByteLevel");

@@ -104,6 +104,16 @@ TEST_F(CliErrors, WritesIntoPipes) {
   EXPECT_EQ(read.get(), read_file(path("file")));
 }
 
+TEST_F(CliErrors, LibrariesAreFiles) {
+  write_model("m.json");
+  ASSERT_EQ(::mkfifo(path("pipe").c_str(), 0600), 0);
+  ::setenv("NPUSIM_NVRTC", path("pipe").c_str(), 1);
+  const Invocation result = npusim({"compile", "m.json", "--target", "cuda", "-o", "p.npubin"});
+  ::unsetenv("NPUSIM_NVRTC");
+  EXPECT_EQ(result.code, 5);
+  EXPECT_NE(result.err.find("pipe (a pipe, and no library)"), std::string::npos) << result.err;
+}
+
 TEST_F(CliErrors, CompileInput) {
   expect({"compile", "none.json"}, 3, "cannot open none.json: No such file or directory");
   expect({"compile", "-", "-o", "p.npubin"}, 3, "standard input: expected IR JSON, found nothing");

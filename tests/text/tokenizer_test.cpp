@@ -315,8 +315,16 @@ TEST(Tokenizer, PostProcessors) {
   EXPECT_EQ(encode(parse(patched("/post_processor", wrap)), "x"), (Ids{1, 2, 'x', 3}));
   EXPECT_EQ(encode(parse(patched("/post_processor", wrap)), "x", false), (Ids{'x'}));
   const json roberta = {{"type", "RobertaProcessing"}, {"cls", {"<s>", 4}}, {"sep", {"</s>", 5}}};
-  const json sequence = {{"type", "Sequence"}, {"processors", {{{"type", "ByteLevel"}}, wrap, roberta}}};
-  EXPECT_EQ(encode(parse(patched("/post_processor", sequence)), ""), (Ids{4, 1, 2, 3, 5}));
+  const json bytes = {{"type", "ByteLevel"}};
+  const auto sequence = [](json parts) { return json{{"type", "Sequence"}, {"processors", std::move(parts)}}; };
+  for (const json& parts : {json{bytes, wrap}, json{wrap, bytes}})
+    EXPECT_EQ(encode(parse(patched("/post_processor", sequence(parts))), ""), (Ids{1, 2, 3}));
+  EXPECT_EQ(encode(parse(patched("/post_processor", sequence({roberta, wrap}))), ""), (Ids{1, 2, 4, 5, 3}));
+  // In `tokenizers` the second of these gets three texts.
+  for (const json& parts : {json{wrap, wrap}, json{wrap, roberta}, json{bytes, wrap, bytes, roberta}})
+    EXPECT_EQ(refused("/post_processor", sequence(parts)),
+              "t.json: post_processor.processors[" + std::to_string(parts.size() - 1) +
+                  "]: object is not supported (supported: ByteLevel behind TemplateProcessing)");
 }
 
 TEST(Tokenizer, StreamHoldsBackIncompleteCharacters) {

@@ -7,6 +7,7 @@
 #include <cstdlib>
 
 #include "base/error.h"
+#include "base/file.h"
 
 namespace npusim::cuda {
 namespace {
@@ -81,6 +82,8 @@ std::string find_functions(void* library, Driver& d) {
 Search search() {
   const char* given = std::getenv(variable);
   const std::string name = given && *given ? given : usual_library;
+  if (const std::string what = no_file_at(name); !what.empty())
+    return {{}, fmt::format("{}: {}: expected the NVIDIA driver's library, found {}", variable, name, what)};
   void* library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!library)
     return {{}, fmt::format("no NVIDIA driver: looked for {} ({}; {} may name it)", name, dlerror(), variable)};

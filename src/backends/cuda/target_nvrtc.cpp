@@ -10,6 +10,7 @@
 #include <type_traits>
 
 #include "base/error.h"
+#include "base/file.h"
 
 namespace npusim::cuda {
 namespace {
@@ -31,7 +32,7 @@ std::vector<std::string> library_names() {
 void load_builtins(const fs::path& folder) {
   std::error_code none;
   for (const auto& entry : fs::directory_iterator(folder, none))
-    if (entry.path().filename().string().starts_with("libnvrtc-builtins.so"))
+    if (entry.path().filename().string().starts_with("libnvrtc-builtins.so") && no_file_at(entry.path()).empty())
       dlopen(entry.path().c_str(), RTLD_NOW | RTLD_GLOBAL);
 }
 
@@ -43,6 +44,7 @@ bool find(void* library, const char* name, F& function) {
 
 // What is wrong with the library; "" when it is complete.
 std::string load(const std::string& name, Nvrtc& n) {
+  if (const std::string what = no_file_at(name); !what.empty()) return what + ", and no library";
   if (const fs::path folder = fs::path(name).parent_path(); !folder.empty()) load_builtins(folder);
   void* library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!library) return "not found";
