@@ -170,11 +170,15 @@ def _lerp(call: Call, start: Any, end: Any, weight: Any) -> Any:
 
 
 def _product(call: Call, a: Any, b: Any) -> Any:
-    """(a + bi)(c + di) of matrices and vectors."""
+    """(a + bi)(c + di) of matrices and vectors; of matrices as one real product, of parts side by side."""
     dtype = call.dtype()
 
     def run(a: Any, b: Any) -> Pair:
         (ar, ai), (br, bi) = pair(a, dtype), pair(b, dtype)
+        if min(ar.dim(), br.dim()) > 1:
+            left = torch.cat([ar, ai], -1)
+            right = torch.cat([torch.cat([br, bi], -1), torch.cat([-bi, br], -1)], -2)
+            return tuple(call.op(left, right).chunk(2, -1))  # type: ignore[return-value]
         return call.op(ar, br) - call.op(ai, bi), call.op(ar, bi) + call.op(ai, br)
 
     return call.apply(run, a, b)

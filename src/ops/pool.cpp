@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "kernel/facts/range.h"
 #include "ops/window.h"
 
 namespace npusim {
@@ -88,8 +89,9 @@ void lower_maximum(const OpCall& call, Lowering& lowering) {
   const TensorType& self = call.type("self");
   const std::vector<Window> windows = windows_of(call, spatial);
   WindowKernel k(lowering, self, windows);
+  const Range wide{std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max()};
   const Ex lowest = is_float(self.dtype) ? k.number(-std::numeric_limits<double>::infinity(), scalar_of(self.dtype))
-                                         : k.integer(std::numeric_limits<int64_t>::min());
+                                         : k.integer(element_range(self.dtype).value_or(wide).low);
   const Ex x = k.load_window(lowering.input(0), lowest);
   const Ex top = k.reduce(Reduction::max, x);
   if (call.outputs.size() == 1) {

@@ -18,7 +18,7 @@ HWY_BEFORE_NAMESPACE();
 namespace npusim::cpu::HWY_NAMESPACE {
 
 template <typename T>
-constexpr T lowest = -std::numeric_limits<T>::infinity();
+constexpr T lowest = std::is_integral_v<T> ? std::numeric_limits<T>::min() : -std::numeric_limits<T>::infinity();
 template <typename T>
 using Lanes = hn::ScalableTag<T>;
 template <typename T>
@@ -28,7 +28,12 @@ template <typename T>
 struct Sum {
   using Element = T;
   static constexpr T none = 0;
-  static T of(T so_far, T x) { return so_far + x; }
+  static T of(T so_far, T x) {
+    if constexpr (std::is_integral_v<T>)
+      return static_cast<T>(static_cast<uint64_t>(so_far) + static_cast<uint64_t>(x));
+    else
+      return so_far + x;
+  }
   static HWY_INLINE Vector<T> of(Vector<T> so_far, Vector<T> x) { return hn::Add(so_far, x); }
 };
 // Propagates NaN.
@@ -38,14 +43,17 @@ struct Max {
   static constexpr T none = lowest<T>;
   static T of(T so_far, T x) { return ((x > so_far) | (x != x)) ? x : so_far; }
   static HWY_INLINE Vector<T> of(Vector<T> so_far, Vector<T> x) {
-    return hn::IfThenElse(hn::Or(hn::Gt(x, so_far), hn::IsNaN(x)), x, so_far);
+    if constexpr (std::is_integral_v<T>)
+      return hn::Max(x, so_far);
+    else
+      return hn::IfThenElse(hn::Or(hn::Gt(x, so_far), hn::IsNaN(x)), x, so_far);
   }
 };
 
 // Whether rows are read where they are.
 template <typename T>
 bool is_own(const WindowRows<T>& r) {
-  return std::is_same_v<T, double> || r.dtype == DType::f32;
+  return !std::is_same_v<T, float> || r.dtype == DType::f32;
 }
 template <typename T>
 const T* row_at(const WindowRows<T>& r, int64_t i) {
@@ -277,6 +285,10 @@ void fold_windows_of_doubles(WindowFold fold, const WindowRows<double>& rows, co
   fold_windows_of(fold, rows, line);
 }
 
+void fold_windows_of_integers(WindowFold fold, const WindowRows<int64_t>& rows, const WindowLine& line) {
+  fold_windows_of(fold, rows, line);
+}
+
 }  // namespace npusim::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -284,12 +296,16 @@ HWY_AFTER_NAMESPACE();
 namespace npusim::cpu {
 HWY_EXPORT(fold_windows_of_floats);
 HWY_EXPORT(fold_windows_of_doubles);
+HWY_EXPORT(fold_windows_of_integers);
 
 void fold_windows(WindowFold fold, const WindowRows<float>& rows, const WindowLine& line) {
   HWY_DYNAMIC_DISPATCH(fold_windows_of_floats)(fold, rows, line);
 }
 void fold_windows(WindowFold fold, const WindowRows<double>& rows, const WindowLine& line) {
   HWY_DYNAMIC_DISPATCH(fold_windows_of_doubles)(fold, rows, line);
+}
+void fold_windows(WindowFold fold, const WindowRows<int64_t>& rows, const WindowLine& line) {
+  HWY_DYNAMIC_DISPATCH(fold_windows_of_integers)(fold, rows, line);
 }
 
 }  // namespace npusim::cpu

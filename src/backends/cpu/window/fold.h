@@ -18,8 +18,8 @@ struct WindowLine {
   int32_t tap_place = 0;           // place: from position to position
 };
 
-// Rows of `width` elements that are folded position by position, then window by window. T: double of rows of doubles,
-// float of others.
+// Rows of `width` elements that are folded position by position, then window by window. T: double or int64_t of rows of
+// these, float of others.
 template <typename T>
 struct WindowRows {
   DType dtype = DType::f32;
@@ -38,5 +38,6 @@ struct WindowRows {
 
 void fold_windows(WindowFold fold, const WindowRows<float>& rows, const WindowLine& line);
 void fold_windows(WindowFold fold, const WindowRows<double>& rows, const WindowLine& line);
+void fold_windows(WindowFold fold, const WindowRows<int64_t>& rows, const WindowLine& line);
 
 }  // namespace npusim::cpu

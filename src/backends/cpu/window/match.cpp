@@ -31,7 +31,7 @@ class Matcher {
         index_(k.space.size(), 0) {}
 
   std::optional<SlidingWindow> run() {
-    if (!find_fold() || !find_access() || !find_dims() || !find_line() || !make_rest()) return std::nullopt;
+    if (!find_fold() || !find_dims() || !find_line() || !make_rest()) return std::nullopt;
     return std::move(w_);
   }
 
@@ -85,31 +85,42 @@ class Matcher {
     for (size_t i = 0; i < k_.exprs.size(); ++i) {
       const Expr& e = k_.exprs[i];
       if (e.op == ExprOp::scan || e.op == ExprOp::order) return false;
-      if (e.op != ExprOp::reduce || (e.type != Scalar::f32 && e.type != Scalar::f64)) continue;
-      if (fold_ >= 0 || (e.reduction != Reduction::sum && e.reduction != Reduction::max)) return false;
-      fold_ = static_cast<int32_t>(i);
+      if (e.op != ExprOp::reduce || (e.reduction != Reduction::sum && e.reduction != Reduction::max)) continue;
+      const Access* access = access_of(e);
+      if (!access) continue;
+      if (fold_ >= 0) return false;
+      fold_ = static_cast<int32_t>(i), access_ = access;
     }
     if (fold_ < 0) return false;
-    value_ = expr(fold_).in[0];
-    w_.top = expr(fold_).type == Scalar::f64 ? DType::f64 : DType::f32;
-    w_.fold = expr(fold_).reduction == Reduction::sum ? WindowFold::sum : WindowFold::max;
+    const Expr& fold = expr(fold_);
+    value_ = fold.in[0];
+    if (const Expr& x = expr(value_); x.op == ExprOp::select) inside_ = x.in[0];
+    w_.top = fold.type == Scalar::f64 ? DType::f64 : fold.type == Scalar::i64 ? DType::i64 : DType::f32;
+    w_.fold = fold.reduction == Reduction::sum ? WindowFold::sum : WindowFold::max;
     return std::none_of(k_.stores.begin(), k_.stores.end(), [](const Store& s) { return s.accumulate; });
   }
 
-  // The load, and the condition under which it is not the fold's identity.
-  bool find_access() {
-    int32_t load = value_;
-    if (const Expr& x = expr(value_); x.op == ExprOp::select) {
-      inside_ = x.in[0], load = x.in[1];
+  // Of a fold of what is loaded, or, where a condition does not hold, of the fold's identity; null: of something else.
+  const Access* access_of(const Expr& fold) const {
+    int32_t load = fold.in[0];
+    const bool whole = fold.type == Scalar::i64, sums = fold.reduction == Reduction::sum;
+    if (const Expr& x = expr(load); x.op == ExprOp::select) {
+      load = x.in[1];
       const Expr& other = expr(x.in[2]);
-      const double identity = w_.fold == WindowFold::sum ? 0 : -std::numeric_limits<double>::infinity();
-      if (other.op != ExprOp::constant || other.number != identity) return false;
+      if (other.op != ExprOp::constant) return nullptr;
+      if (whole ? other.integer != (sums ? 0 : std::numeric_limits<int64_t>::min())
+                : other.number != (sums ? 0 : -std::numeric_limits<double>::infinity()))
+        return nullptr;
     }
-    if (expr(load).op != ExprOp::load) return false;
-    access_ = &k_.accesses[static_cast<size_t>(expr(load).integer)];
-    const DType dtype = k_.args[static_cast<size_t>(access_->arg)].dtype;
-    if (w_.top == DType::f64) return dtype == DType::f64;
-    return dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16;
+    if (expr(load).op != ExprOp::load) return nullptr;
+    const Access& access = k_.accesses[static_cast<size_t>(expr(load).integer)];
+    const DType dtype = k_.args[static_cast<size_t>(access.arg)].dtype;
+    const bool fits =
+        whole ? dtype == DType::i64
+        : fold.type == Scalar::f64
+            ? dtype == DType::f64
+            : fold.type == Scalar::f32 && (dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16);
+    return fits ? &access : nullptr;
   }
 
   // The one dimension of the row that is in the set, as a number in the row, and at most one other; nullopt: more.
@@ -522,7 +533,12 @@ class Matcher {
       } else if (e.op == ExprOp::reduce) {
         first[i] = top >= 0 && is_first(e), last[i] = top >= 0 && !first[i] && is_last_nan(e);
         if (!first[i] && !last[i]) return false;
-        const int32_t found = where(), nan = add({.op = ExprOp::isnan, .type = Scalar::boolean, .in = {top, -1, -1}});
+        const int32_t found = where();
+        if (w_.top == DType::i64) {
+          to[i] = found;
+          continue;
+        }
+        const int32_t nan = add({.op = ExprOp::isnan, .type = Scalar::boolean, .in = {top, -1, -1}});
         const int32_t none = number(first[i] ? w_.nowhere : -1);
         to[i] = add(
             {.op = ExprOp::select, .type = Scalar::i64, .in = {nan, first[i] ? none : found, first[i] ? found : none}});

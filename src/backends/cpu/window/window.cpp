@@ -49,7 +49,9 @@ class WindowStep final : public BoundStep {
   void run() override {
     on_threads(threads_, [this](int thread) {
       for (int64_t i = lines_ * thread / threads_; i < lines_ * (thread + 1) / threads_; ++i)
-        w_.top == DType::f64 ? fold_line<double>(i, thread) : fold_line<float>(i, thread);
+        w_.top == DType::f64   ? fold_line<double>(i, thread)
+        : w_.top == DType::i64 ? fold_line<int64_t>(i, thread)
+                               : fold_line<float>(i, thread);
     });
     if (!target_ && !rest_.run(args_.data())) fail(ErrorKind::bad_input, "{}", rest_.trap_message());
   }

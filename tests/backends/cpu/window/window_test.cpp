@@ -52,7 +52,7 @@ Kernel kernel_of(const Form& f) {
   };
   KernelBuilder k(space, n);
   const int from = k.input({f.dtype, order(image)});
-  const int scale = f.more ? k.input({DType::f32, result}) : -1;
+  const int scale = f.more && f.dtype != DType::i64 ? k.input({DType::f32, result}) : -1;
   const int out = k.output({f.dtype, order(result)});
   const int out_place = f.kind == Kind::place ? k.output({DType::i64, order(result)}) : -1;
   std::vector<Coord> at{k.dim(0)}, to{k.dim(0)};
@@ -83,15 +83,19 @@ Kernel kernel_of(const Form& f) {
   }
   const double identity = f.kind == Kind::average ? 0 : -std::numeric_limits<double>::infinity();
   Ex x = k.load(from, order(at));
-  if (leaves) x = k.select(inside, x, k.number(identity));
+  const bool whole = f.dtype == DType::i64;
+  const Ex none =
+      whole ? k.integer(f.kind == Kind::average ? 0 : std::numeric_limits<int64_t>::min()) : k.number(identity);
+  if (leaves) x = k.select(inside, x, none);
   Ex folded = k.reduce(f.kind == Kind::average ? Reduction::sum : Reduction::max, x);
   if (f.kind == Kind::place) {
     const Ex hit = leaves ? inside && x == folded : x == folded;
     const Ex first = k.reduce(Reduction::min, k.select(hit, place, k.integer(std::numeric_limits<int64_t>::max())));
-    const Ex last = k.reduce(Reduction::max, k.select(isnan(x), place, k.integer(-1)));
-    k.store(out_place, order(to), k.select(isnan(folded), last, first));
+    k.store(out_place, order(to),
+            whole ? first
+                  : k.select(isnan(folded), k.reduce(Reduction::max, k.select(isnan(x), place, k.integer(-1))), first));
   }
-  if (f.more) folded = folded * k.load(scale, to) + 1.0;
+  if (f.more) folded = whole ? folded * 3 + 1 : folded * k.load(scale, to) + 1.0;
   k.store(out, order(to), folded);
   return k.finish("windows");
 }
@@ -128,7 +132,7 @@ TEST(Windows, AreThoseOfTheInterpreter) {
                       dilation = size > 1 ? one(1, (extent - 1) / (size - 1)) : 1;
         f.sides.push_back(even(extent, size, one(1, 3), std::min<int64_t>(dilation, 2), one(0, size / 2)));
       }
-      constexpr DType others[] = {DType::f16, DType::bf16, DType::f64, DType::f64};
+      constexpr DType others[] = {DType::f16, DType::bf16, DType::f64, DType::i64};
       f.dtype = one(0, 2) > 0 ? DType::f32 : others[one(0, 3)];
       f.last = one(0, 2) == 0, f.more = one(0, 2) == 0;
       found += run_as_interpreted(f, n, static_cast<int>(one(1, 3)));
@@ -151,6 +155,7 @@ TEST(Windows, AreThoseOfPools) {
         EXPECT_TRUE(run_as_interpreted({{wide}, 3, kind}, seed, 2));
         EXPECT_TRUE(run_as_interpreted({{shared(17, 5), shared(23, 7)}, 4, kind, DType::f64, false, true}, seed, 2));
         EXPECT_TRUE(run_as_interpreted({{shared(270, 3)}, 3, kind, DType::f64}, seed, 2));
+        EXPECT_TRUE(run_as_interpreted({{padded, padded}, 5, kind, DType::i64, false, true}, seed, 1));
         const Side few = even(5, 3, 2, 1, 1), many = even(9, 7, 2, 1, 3);
         EXPECT_TRUE(run_as_interpreted({{few, many}, 75, kind, DType::f32, true}, seed, 2));
         EXPECT_TRUE(run_as_interpreted({{few, many}, 9, kind, DType::bf16, true, true}, seed, 2));
@@ -163,7 +168,7 @@ TEST(Windows, AreThoseOfPools) {
 // Windows that are whole lines of memory, of which the place counts: as one long line each, or beside their neighbours.
 TEST(Windows, OfWholeLinesAreRuns) {
   on_every_instruction_set([] {
-    for (const DType dtype : {DType::f32, DType::bf16, DType::f64})
+    for (const DType dtype : {DType::f32, DType::bf16, DType::f64, DType::i64})
       for (const unsigned seed : {1u, 2u, 4u}) {
         const auto is_one = [&](std::vector<Side> sides, int64_t channels) {
           return run_as_interpreted({std::move(sides), channels, Kind::place, dtype, false, seed == 2}, seed, 2);
