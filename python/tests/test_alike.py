@@ -32,6 +32,17 @@ ASKED = {
 }
 
 
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool])
+def test_integers_that_are_close(dtype):
+    """Up to the ends of the dtype, whose differences wrap."""
+    ends = torch.tensor([0, 1, 2, 5, 100, 101]) if dtype == torch.bool else torch.tensor(
+        [at + by for at in (torch.iinfo(dtype).min, torch.iinfo(dtype).max, torch.iinfo(dtype).max // 2, 100) for by in
+         (0, 1, -1, 7, 2000, -(2**40)) if torch.iinfo(dtype).min <= at + by <= torch.iinfo(dtype).max])
+    x, y = (part.to(dtype).contiguous() for part in (ends[:, None].expand(-1, len(ends)), ends[None].expand(len(ends), -1)))
+    for rtol, atol in ((1e-5, 1e-8), (0, 0), (0, 8), (0.3, 0), (1e-12, 0.5)):
+        agree(lambda a, b: torch.isclose(a, b, rtol, atol), x, y)
+
+
 @pytest.mark.filterwarnings("ignore:the program is made for")
 @pytest.mark.parametrize("kind", ASKED)
 def test_a_branch_holds_for_what_it_asked(kind):

@@ -1,5 +1,6 @@
 """Pooling into windows that overlap or do not, and resizes with filters, of images of many extents."""
 
+import itertools
 import random
 import warnings
 
@@ -8,6 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 import torch.nn.functional as F
+from test_export import Function
 
 FORMATS = {1: torch.contiguous_format, 2: torch.channels_last, 3: torch.channels_last_3d}
 SPECIAL = torch.tensor([float("inf"), -float("inf"), float("nan"), 0.0, -0.0])
@@ -99,3 +101,28 @@ def test_a_filter_reaches_no_infinities_beside_it():
     for got, want in both(calls, [x] * len(calls)):
         assert torch.equal(got.isfinite(), want.isfinite())
         torch.testing.assert_close(got, want, rtol=2e-5, atol=2e-5, equal_nan=True)
+
+
+@pytest.mark.parametrize("dims", [1, 2, 3])
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8])
+def test_windows_of_integers(dims, dtype):
+    """Some of them wholly in the padding, where each dtype has its own least number; averages are of int64 alone."""
+    low = 0 if dtype == torch.uint8 else -100
+    generator = torch.Generator().manual_seed(dims)
+    forms = [(3, 2, 1, 1, False), (2, 2, 0, 1, True), ((1,) * (dims - 1) + (2,), (1,) * (dims - 1) + (2,), (0,) * (dims - 1) + (1,), 2, True)]
+    for extents, (size, stride, padding, dilation, ceil) in itertools.product(((1,) * dims, (5, 7, 4)[:dims], (17, 6, 3)[:dims]), forms):
+        x = torch.randint(low, 100, (2, 3, *extents), generator=generator).to(dtype)
+        pools = [lambda x: getattr(F, f"max_pool{dims}d")(x, size, stride, padding, dilation, ceil)]
+        if dims > 1:
+            pools.append(lambda x: getattr(F, f"max_pool{dims}d")(x, size, stride, padding, dilation, ceil, return_indices=True))
+        if dtype == torch.int64:
+            pools.append(lambda x: getattr(F, f"avg_pool{dims}d")(x, size, stride, padding, ceil, dims == 2))
+        for pool in pools:
+            try:
+                expected = pool(x)
+            except RuntimeError:  # less than a window
+                continue
+            session = npusim.Session(npusim.compile(Function(lambda self, x: pool(x)), (x,), dtype="float32"))
+            expected = expected if isinstance(expected, tuple) else (expected,)
+            for found, value in zip(session.run(x).values(), expected, strict=True):
+                assert torch.equal(torch.from_numpy(found), value), (extents, size, padding)

@@ -37,6 +37,7 @@ constexpr OpRecord comparison(std::string_view schema) {
 // Integers that differ are as far apart as float32 has them, which ATen converts them to: differences might wrap.
 Ex is_close(Ex x, Ex y, const OpCall& call) {
   Ex close = x == y;
+  if (call.number("atol") == 0 && call.number("rtol") == 0) return close;
   if (!is_real(x) && !is_real(y)) x = x.builder->cast(x, Scalar::f32), y = y.builder->cast(y, Scalar::f32);
   if (call.boolean("equal_nan")) close = close || (isnan(x) && isnan(y));
   const Ex distance = abs(x - y);

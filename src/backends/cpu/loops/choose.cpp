@@ -43,6 +43,16 @@ struct Choice {
     return share;
   }
 
+  // What an element of floats takes where that is more than to fetch it from elsewhere, in ns: of a block of lanes all
+  // are computed, however few count.
+  double computing() const {
+    double cost = 0;
+    for (const Expr& e : k.exprs)
+      if (const double own = cost_of(e.op); e.type >= Scalar::f32 && own >= 0.5)
+        cost += e.type == Scalar::f64 ? 2 * own : own;
+    return cost;
+  }
+
   // How well accesses run with unit steps along d.
   double column_score(int d) const {
     double score = 0;
@@ -51,7 +61,8 @@ struct Choice {
       const int64_t stride = a.strides[static_cast<size_t>(d)];
       score += weight * (stride == 1 ? 1.0 : stride == -1 ? 0.9 : stride == 0 ? 0.6 : 0.0);
     });
-    return (score + 0.1) * std::min(1.0, static_cast<double>(extent(d)) / 16);
+    const double filled = static_cast<double>(extent(d)) / static_cast<double>(padded(extent(d)));
+    return (score + 0.1) * std::min(1.0, static_cast<double>(extent(d)) / 16) + computing() * filled;
   }
 
   int column() const {
