@@ -1,14 +1,12 @@
-// As all of npusim's JSON is written.
+// nlohmann's writer.
 #include "cli/json.h"
 
 #include <nlohmann/json.hpp>
 
-#include "base/json.h"
-
 namespace npusim::cli {
 
 std::string json_report(const nlohmann::ordered_json& value) {
-  return json_text(value, 2) + "\n";
+  return value.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace npusim::cli

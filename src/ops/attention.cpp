@@ -1,7 +1,6 @@
 // Scaled dot product attention: scores as a matmul, a softmax over the keys, and a matmul with the values.
 //
 // Query heads that share a key head are a dimension of their own, along which keys and values have stride 0.
-#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -228,11 +227,8 @@ void lower_logsumexp(Lowering& lowering, int scores, int result) {
 void lower_attention(const OpCall& call, Lowering& lowering) {
   const Attention a = attention_of(call, lowering);
   const Shape &query = call.type("query").shape, &key = call.type("key").shape;
+  const int scores = lower_scores(lowering, a, query[query.size() - 2], key[key.size() - 2]);
   const bool math = call.op->schema.find("dropout_mask") >= 0;
-  // No query counts keys behind the last one's place.
-  const int64_t queries = query[query.size() - 2], keys = key[key.size() - 2];
-  const bool shows_all = math || !a.causal || queries == 0;
-  const int scores = lower_scores(lowering, a, queries, shows_all ? keys : std::min(keys, queries));
   const int weights = lower_softmax(lowering, scores);
   lower_values(lowering, a, weights, lowering.output(0));
   if (math) {
