@@ -11,6 +11,7 @@ from torch import Tensor
 
 from .torch_bits import view_dtype
 from .torch_foreach import FOREACH
+from .torch_kernels import LOSSES
 from .torch_special import SPECIAL
 
 
@@ -227,6 +228,11 @@ def histc(self: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tens
     return zeros.index_add(0, place, counted).to(self.dtype)
 
 
+def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2, eps: float = 1e-6, keepdim: bool = False) -> Tensor:
+    """Between two numbers, which have no dimension to go along."""
+    return (x1 - x2 + eps).abs() if x1.dim() == x2.dim() == 0 and p != 0 else NotImplemented
+
+
 # ---- torchvision
 
 
@@ -335,10 +341,12 @@ COMPOSITIONS: dict[str, Callable[..., Any]] = {
     "aten._neg_view.default": lambda self: self.neg(),
     "aten.repeat_interleave.Tensor": repeat_interleave,
     "aten.histc.default": histc,
+    "aten.pairwise_distance.default": pairwise_distance,
     "aten._is_all_true.default": lambda self: self.all(),
     "aten._is_any_true.default": lambda self: self.any(),
     "torchvision.roi_align.default": roi_align,
     "torchvision.deform_conv2d.default": deform_conv2d,
     **SPECIAL,
     **FOREACH,
+    **LOSSES,
 }

@@ -10,10 +10,12 @@ from contextvars import ContextVar
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch._decomp import decomposition_table
 from torch._ops import OpOverload, OpOverloadPacket
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils._python_dispatch import _disable_current_modes
 
 from .machine import is_op_supported
 from .torch_aliases import rebuilt, separated, without_unread
@@ -182,12 +184,18 @@ def _form(op: OpOverload, other: Form) -> Form:
                 if apart and op in FORMS:
                     return FORMS[op](*args, **kwargs)
                 if _takes_bytes(op, args):
-                    run, constants = BYTES[str(op)](*args, **kwargs)
-                    return run(args[0], *constants)
+                    return _of_bytes(op, args, kwargs)
                 return other(*args, **kwargs)
         return NotImplemented
 
     return form
+
+
+def _of_bytes(op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> Tensor:
+    """With constants that no tracer sees being made: torch.tensor() ends with a write, which has no place in a graph."""
+    with _disable_current_modes():
+        run, constants = BYTES[str(op)](*args, **kwargs)
+    return run(args[0], *map(torch.ops.aten.lift_fresh_copy.default, constants))
 
 
 def _is_known(op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:

@@ -19,6 +19,7 @@ from .errors import Problem, UnsupportedError
 from .torch_alike import Alike
 from .torch_arithmetic import replaced
 from .torch_branches import CHOOSING, places_noted
+from .torch_kernels import with_eager_results
 from .torch_levels import without_level
 
 
@@ -41,7 +42,8 @@ def tracing() -> Iterator[None]:
         vmap = replaced(torch._functorch.vmap, "_remove_batch_dim", without_level)
         # How many a mask chooses that stands beside other indices is a symbol that nothing binds: they say it too.
         unbound = torch.fx.experimental._config.patch(soft_pending_unbacked_not_found_error=True)
-        with warnings.catch_warnings(action="ignore"), _ctc_loss_known(), _errors_caught(), vmap, chain, unbound, Alike():
+        kernels = (_ctc_loss_known(), with_eager_results())
+        with warnings.catch_warnings(action="ignore"), kernels[0], kernels[1], _errors_caught(), vmap, chain, unbound, Alike():
             yield
     finally:
         torch._C._functorch.pop_dynamic_layer_stack_and_undo_to_depth(depth)  # of what ended within one

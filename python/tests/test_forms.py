@@ -97,6 +97,43 @@ def test_a_composition(name):
     check(Function(lambda m, *tensors: call(*tensors)), tuple(args))
 
 
+def losses(shape):
+    """Calls of losses of operands in such a shape: a batch of samples, one sample or one number."""
+    x, y, z = (torch.rand(shape) * 0.8 + 0.1 for _ in range(3))
+    signs, classes = torch.where(y > 0.5, 1.0, -1.0), torch.zeros(shape[:-1], dtype=torch.int64)
+    for name in ("l1_loss", "mse_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy", "kl_div", "poisson_nll_loss"):
+        yield name, (x, y)
+    for name in ("binary_cross_entropy_with_logits", "multilabel_soft_margin_loss", "soft_margin_loss", "hinge_embedding_loss"):
+        yield name, (x, signs)
+    yield "gaussian_nll_loss", (x, y, z)
+    yield "margin_ranking_loss", (x, y, signs)
+    yield "triplet_margin_loss", (x, y, z)
+    yield "cosine_embedding_loss", (x, y, signs[..., 0] if shape else signs)
+    yield "multilabel_margin_loss", (x, torch.zeros(shape, dtype=torch.int64))
+    for name in ("multi_margin_loss", "nll_loss", "cross_entropy"):
+        yield name, (x, classes)
+    yield "multi_margin_loss", (x, classes.reshape(-1))
+
+
+@pytest.mark.filterwarnings("ignore:the program is made for", "ignore:reduction. 'mean' divides")
+@pytest.mark.parametrize("reduction", ["none", "mean"])
+@pytest.mark.parametrize("shape", [(3, 4), (1, 1), (4,), (1,), ()])
+def test_losses_of_batches_samples_and_numbers(shape, reduction):
+    for name, args in losses(shape):
+        loss = getattr(F, name)
+        try:
+            loss(*args, reduction=reduction)
+        except (IndexError, RuntimeError, ValueError):
+            continue  # eager PyTorch does not take these either
+
+        def call(m, *tensors, loss=loss, expected=loss(*args, reduction=reduction).shape):
+            found = loss(*tensors, reduction=reduction)
+            assert found.shape == expected, name  # where the model is traced too
+            return found
+
+        check(Function(call), args)
+
+
 @pytest.mark.parametrize("name", BAGS)
 def test_bags(name):
     how, *args = BAGS[name]
@@ -152,6 +189,23 @@ def test_images_in_uint8(mode, channels):
             found = npusim.Session(npusim.compile(exported, dtype="float32")).run(images)["output"]
             expected = F.interpolate(images, size, factor, mode, **how)
             assert (found == expected.numpy()).all()
+
+
+@pytest.mark.parametrize(
+    "name", ["upsample_bilinear2d", "upsample_bicubic2d", "_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa"]
+)
+def test_images_in_uint8_by_the_operators_themselves(name):
+    images, op = torch.randint(0, 256, (2, 3, 24, 20), dtype=torch.uint8), getattr(torch.ops.aten, name)
+    calls = {
+        "default": lambda m, x: op.default(x, [10, 47], False, None, None),
+        "default, with corners": lambda m, x: op.default(x, [40, 20], True, None, None),
+        "default, with factors": lambda m, x: op.default(x, [31, 9], False, 1.3, 0.45),
+        "out": lambda m, x: op.out(x, [10, 47], False, None, None, out=torch.empty(2, 3, 10, 47, dtype=x.dtype)),
+        "vec": lambda m, x: op.vec(x, None, False, [1.3, 0.45]),
+    }
+    for how, call in calls.items():
+        session = npusim.Session(npusim.compile(npusim.export(Function(call), (images,)), dtype="float32"))
+        assert (session.run(images)["output"] == call(None, images).numpy()).all(), how
 
 
 def test_torchvisions():

@@ -1,0 +1,82 @@
+"""Operators of which PyTorch has a composition that gives something else than they do, and takes it wherever it traces: the
+loss of one sample, which has no batch, is a batch of one in it; images in uint8 are not rounded as they are."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._decomp import decomposition_table
+
+ATEN = torch.ops.aten
+Form = Callable[..., Any]
+
+
+def _margins(loss: Tensor, input: Tensor, target: Tensor) -> Tensor:
+    return loss.reshape(target.shape) if loss.dim() else loss
+
+
+def _margins_of_labels(found: tuple[Tensor, Tensor], input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    loss, is_target = found
+    return loss.reshape(input.shape[:-1]) if loss.dim() else loss, is_target
+
+
+SHAPED: dict[Any, Form] = {
+    ATEN.multi_margin_loss.default: _margins,
+    ATEN.multilabel_margin_loss_forward.default: _margins_of_labels,
+}
+IMAGES = (ATEN.upsample_bilinear2d.default, ATEN.upsample_bicubic2d.default)
+
+
+def _of_one(op: Any, composition: Form) -> Form:
+    @functools.wraps(composition)
+    def call(input: Tensor, target: Tensor, *args: Any, **kwargs: Any) -> Any:
+        return SHAPED[op](composition(input, target, *args, **kwargs), input, target)
+
+    return call
+
+
+LOSSES = {str(op): _of_one(op, decomposition_table[op]) for op in SHAPED}
+
+
+def _whole_for_bytes(op: Any, composition: Form) -> Form:
+    """The operator itself for uint8, until npusim takes it apart (torch_bytes.py)."""
+
+    @functools.wraps(composition)
+    def call(x: Tensor, *args: Any, **kwargs: Any) -> Any:
+        if x.dtype != torch.uint8:
+            return composition(x, *args, **kwargs)
+        with torch._C._AutoDispatchBelowAutograd():
+            return op(x, *args, **kwargs)
+
+    return call
+
+
+@contextlib.contextmanager
+def with_eager_results() -> Iterator[None]:
+    """With eager PyTorch's shapes and numbers of them for what is traced. PyTorch has a composition at several keys of its
+    dispatcher, in Python and behind that."""
+    autograd, meta = torch._C.DispatchKey.Autograd, torch._C.DispatchKey.Meta
+    before = [(op, key, kernel) for op in SHAPED for key, kernel in op.py_kernels.items()]
+    after = [(op, key, _of_one(op, kernel)) for op, key, kernel in before]
+    before += [(op, autograd, op.py_kernels[autograd]) for op in IMAGES]
+    after += [(op, autograd, _whole_for_bytes(op, op.py_kernels[autograd])) for op in IMAGES]
+    with torch.library._scoped_library("aten", "IMPL") as library:
+        for op, key, kernel in after:
+            _set_kernel(op, key, kernel)
+            if key == meta:
+                library.impl(op, kernel, "Meta", allow_override=True)
+        try:
+            yield
+        finally:
+            for op, key, kernel in before:
+                _set_kernel(op, key, kernel)
+
+
+def _set_kernel(op: Any, key: Any, kernel: Form) -> None:
+    op.py_kernels[key] = kernel
+    op._dispatch_cache.clear()
