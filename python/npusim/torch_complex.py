@@ -16,6 +16,11 @@ if TYPE_CHECKING:
 
 aten = torch.ops.aten
 CHECKS = {"_assert_tensor_metadata"}
+# What asks the shape of its first operand alone.
+LIKE = {
+    *(f"{name}_like" for name in ("empty", "full", "ones", "rand", "randint", "randn", "zeros")),
+    *(f"new_{name}" for name in ("empty", "empty_strided", "full", "ones", "zeros")),
+}
 VIEWS_IN_PLACE = {"squeeze_", "swapaxes_", "swapdims_", "t_", "transpose_", "unsqueeze_"}  # they write no memory
 
 
@@ -37,7 +42,14 @@ def concerns_complex(op: torch._ops.OpOverload, args: Any, kwargs: Any, value: A
 
 def has_form(op: torch._ops.OpOverload) -> bool:
     """Whether call_complex() may have one for it."""
-    return op._opname in {*PART_BY_PART, *RULES, *CHECKS, *VIEWS_IN_PLACE}
+    return op._opname in {*PART_BY_PART, *RULES, *CHECKS, *LIKE, *VIEWS_IN_PLACE}
+
+
+def without_complex(op: torch._ops.OpOverload, args: Any, value: Any) -> Any:
+    """The arguments of a call that makes real numbers in the shape of complex ones: it asks nothing else of them."""
+    if op._opname in LIKE and isinstance(args[0], Complex) and not is_complex(value):
+        return (args[0].re, *args[1:])
+    return args
 
 
 def call_complex(graph: Graph, node: torch.fx.Node, op: torch._ops.OpOverload, args: Any, kwargs: Any) -> Any:

@@ -21,7 +21,7 @@ PART_BY_PART = {
     "alias", "alias_copy", "as_strided", "as_strided_scatter", "cat", "chunk", "clone", "concat", "constant_pad_nd", "contiguous", "cumsum", "detach",
     "detach_copy", "diag", "diag_embed", "diagonal", "diagonal_copy", "diagonal_scatter", "expand", "expand_as", "expand_copy",
     "flatten", "flip", "gather", "im2col", "index", "index_add", "index_copy", "index_fill", "index_put", "index_select",
-    "lift_fresh", "lift_fresh_copy", "masked_fill", "masked_scatter", "mean", "movedim", "mT", "nan_to_num", "narrow",
+    "lift_fresh", "lift_fresh_copy", "masked_fill", "masked_scatter", "movedim", "mT", "nan_to_num", "narrow",
     "narrow_copy", "neg", "pad", "permute", "permute_copy", "pixel_shuffle", "pixel_unshuffle", "reflection_pad1d",
     "reflection_pad2d", "reflection_pad3d", "repeat", "repeat_interleave", "replication_pad1d", "replication_pad2d",
     "replication_pad3d", "reshape", "reshape_as", "resolve_neg", "roll", "rot90", "scatter_add", "select", "select_copy",
@@ -204,6 +204,21 @@ def _convolution(call: Call, x: Any, weight: Any, bias: Any = None, *args: Any, 
 # ---- reductions, and questions
 
 
+def _mean(call: Call, z: Any, *args: Any, **kwargs: Any) -> Any:
+    """The sum, divided by a complex number: that makes NaN beside an infinity."""
+    parts = call.dtype()
+    whole, mean = as_meta(z).numel(), call.result().numel()
+
+    def run(value: Any) -> Any:
+        of = "dim_IntList" if call.op._overloadname == "dim" else "default"
+        re, im = (getattr(aten.sum, of)(part, *args, **kwargs) for part in pair(value, parts))
+        count = torch.full_like(re, whole / mean if mean else 1.0)
+        return pairs.divide((re, im), (count, torch.zeros_like(count)))
+
+    kwargs.pop("dtype", None)
+    return call.apply(run, z)
+
+
 def _by_size(call: Call, z: Any, *args: Any, **kwargs: Any) -> Ref:
     """Norms, which are of absolute values."""
     kwargs = {name: real_dtype(value) for name, value in kwargs.items()}
@@ -227,12 +242,25 @@ def _variance(call: Call, z: Any, *args: Any, **kwargs: Any) -> Any:
     return [found[0], Complex(*found[1:])] if isinstance(found, list) else found
 
 
+def _of_real_parts(call: Call, z: Any, *args: Any) -> Any:
+    """In a real dtype, which is taken before anything is computed."""
+    dtype = call.result().dtype
+    return call.apply(lambda z: call.op(converted(z, dtype), *args), z)
+
+
+def _times_one(z: Pair) -> Pair:
+    return pairs.multiply((torch.ones_like(z[0]), torch.zeros_like(z[0])), z)
+
+
 def _prod(call: Call, z: Any, dim: int | None = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
-    """By halves: the product of the first with the second half, of these again, and so on."""
+    """By halves: the product of the first with the second half, of these again, and so on. As PyTorch's begins with 1, so
+    does each number here: that makes NaN beside an infinity."""
+    if not call.result().is_complex():
+        return _of_real_parts(call, z, dim, keepdim) if dim is not None else _of_real_parts(call, z)
     parts = call.dtype()
 
     def run(value: Any) -> Pair:
-        z = pair(value, parts)
+        z = _times_one(pair(value, parts))
         if dim is None:
             z = z[0].flatten(), z[1].flatten()
         at = -1 if dim is None else dim
@@ -252,21 +280,38 @@ def _prod(call: Call, z: Any, dim: int | None = None, keepdim: bool = False, *, 
 
 
 def _cumprod(call: Call, z: Any, dim: int, *, dtype: Any = None) -> Any:
-    """Each times the one 1, 2, 4, … before it."""
+    """Each times the one 1, 2, 4, … before it; from the first that is not finite on as one after the other has them."""
+    if not call.result().is_complex():
+        return _of_real_parts(call, z, dim)
     parts = call.dtype()
 
     def run(value: Any) -> Pair:
-        z = pair(value, parts)
-        step, size = 1, z[0].shape[dim] if z[0].dim() else 1
+        given = pair(value, parts)
+        if given[0].dim() == 0 or given[0].shape[dim] == 0:
+            return given
+        z, step, size = given, 1, given[0].shape[dim]
         while step < size:
             head = tuple(part.narrow(dim, 0, step) for part in z)
             before, after = (tuple(part.narrow(dim, s, size - step) for part in z) for s in (0, step))
             product = pairs.multiply(before, after)  # type: ignore[arg-type]
             z = tuple(torch.cat([h, p], dim) for h, p in zip(head, product))  # type: ignore[assignment]
             step *= 2
-        return z
+        return _endless(z, given, dim)
 
     return call.apply(run, z)
+
+
+def _endless(products: Pair, given: Pair, dim: int) -> Pair:
+    """Products with those behind an infinity or NaN one after the other: the second has NaN in a part, and all that follow in
+    both."""
+    endless = ~(given[0].isfinite() & given[1].isfinite())
+    since = (endless.to(torch.int64).cumsum(dim) > 0).to(torch.int64).cumsum(dim)  # 1 at the first
+    one = tuple(torch.full_like(part.narrow(dim, 0, 1), x) for part, x in zip(given, (1.0, 0.0), strict=True))
+    for place in (1, 2):
+        before = tuple(torch.cat([o, p.narrow(dim, 0, p.shape[dim] - 1)], dim) for o, p in zip(one, products, strict=True))
+        after = pairs.multiply(before, given)  # type: ignore[arg-type]
+        products = tuple(torch.where(since == place, a, p) for a, p in zip(after, products, strict=True))  # type: ignore[assignment]
+    return tuple(torch.where(since > 2, torch.nan, p) for p in products)  # type: ignore[return-value]
 
 
 def _equal(unequal: bool) -> Callable[..., Any]:
@@ -344,6 +389,8 @@ RULES: dict[str, Callable[..., Any]] = {
     "isreal": _of_parts(lambda re, im: im == 0),
     "lerp": _lerp,
     "linspace": _linspace,
+    "logaddexp": _of_pairs(pairs.logaddexp),
+    "mean": _mean,
     "mul": _of_pairs(pairs.multiply),
     "ne": _equal(True),
     "polar": _of_pairs(lambda length, angle: pairs.polar(length[0], angle[0])),

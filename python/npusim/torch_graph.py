@@ -13,7 +13,7 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.utils import _pytree as pytree
 
 from .errors import Problem
-from .torch_complex import call_complex, concerns_complex
+from .torch_complex import call_complex, concerns_complex, without_complex
 from .torch_compositions import COMPOSITIONS
 from .torch_decompose import shows_operand, trace
 from .torch_higher import spell_out
@@ -150,6 +150,7 @@ class Graph:
             op, args = torch.ops.aten.full.default, ([], args[0])  # a number that vmap made a tensor of
             kwargs = {"dtype": node.meta["val"].dtype}
         value = node.meta.get("val")
+        args = without_complex(op, args, value)
         if concerns_complex(op, args, kwargs, value):
             return call_complex(self, node, op, args, kwargs)
         if shows_operand(op):

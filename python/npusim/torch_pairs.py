@@ -15,6 +15,7 @@ from torch import Tensor
 
 Pair = tuple[Tensor, Tensor]
 LARGE = 80.0  # beyond it cosh and sinh are e^|x| / 2 in float32, and before it they are finite
+HUGE = 1e300  # beyond it lengths may overflow in float64
 HALF_PI = math.pi / 2
 
 
@@ -126,7 +127,7 @@ def polar(length: Tensor, angle: Tensor) -> Pair:
 def sqrt(z: Pair) -> Pair:
     """The root with Re ≥ 0; on the cut, Re z < 0 and Im z = ±0, the sign of the zero says on which side."""
     x, y = z
-    large = torch.maximum(x.abs(), y.abs()) > 1e300
+    large = torch.maximum(x.abs(), y.abs()) > HUGE
     scale = torch.where(large, 0.25, 1.0)
     up = ((torch.hypot(x * scale, y * scale) + x.abs() * scale) * 0.5).sqrt() / scale.sqrt()
     along = y.abs() / (2 * up)
@@ -153,7 +154,9 @@ def log(z: Pair) -> Pair:
     size = torch.hypot(x, y)
     near = (size > 0.5) & (size < 2.0)  # where the logarithm is small
     excess = torch.where(near, (large - 1) * (large + 1) + small * small, 0.0)
-    return torch.where(near, 0.5 * torch.log1p(excess), size.log()), torch.atan2(y, x)
+    # Of the largest numbers the length overflows, which its half does not.
+    length = torch.where(large > HUGE, torch.hypot(x * 0.5, y * 0.5).log() + math.log(2), size.log())
+    return torch.where(near, 0.5 * torch.log1p(excess), length), torch.atan2(y, x)
 
 
 def _scaled_log(base: float) -> Callable[[Pair], Pair]:
@@ -261,11 +264,17 @@ def _is_infinite(z: Pair) -> Tensor:
     return z[0].isinf() | z[1].isinf()
 
 
+def _with_length(found: Tensor, z: Pair) -> Tensor:
+    """What is an area sine of a product, for z whose product overflows: the logarithm of 2z has its size."""
+    huge = torch.maximum(z[0].abs(), z[1].abs()) > HUGE
+    return torch.where(huge, torch.copysign(log(z)[0] + math.log(2), found), found)
+
+
 @wide
 def acosh(z: Pair) -> Pair:
     x, y = z
     (br, bi), (ar, ai) = sqrt((x - 1, y)), sqrt((x + 1, y))
-    re, im = torch.asinh(br * ar + bi * ai), 2 * torch.atan2(bi, ar)
+    re, im = _with_length(torch.asinh(br * ar + bi * ai), z), 2 * torch.atan2(bi, ar)
     im = torch.where(x == 0, torch.copysign(torch.full_like(y, HALF_PI), y), im)
     far = _is_infinite(z)
     return torch.where(far, math.inf, re), torch.where(far, torch.atan2(y, x), im)
@@ -275,7 +284,7 @@ def acosh(z: Pair) -> Pair:
 def acos(z: Pair) -> Pair:
     x, y = z
     (br, bi), (ar, ai) = sqrt((1 - x, -y)), sqrt((1 + x, y))
-    re, im = 2 * torch.atan2(br, ar), torch.asinh(ar * bi - ai * br)
+    re, im = 2 * torch.atan2(br, ar), _with_length(torch.asinh(ar * bi - ai * br), z)
     re = torch.where(x == 0, HALF_PI, re)
     far = _is_infinite(z)
     endless = torch.copysign(torch.full_like(y, math.inf), -y)
@@ -286,7 +295,7 @@ def acos(z: Pair) -> Pair:
 def asin(z: Pair) -> Pair:
     x, y = z
     (br, bi), (ar, ai) = sqrt((1 - x, -y)), sqrt((1 + x, y))
-    re, im = torch.atan2(x, br * ar - bi * ai), torch.asinh(br * ai - bi * ar)
+    re, im = torch.atan2(x, br * ar - bi * ai), _with_length(torch.asinh(br * ai - bi * ar), z)
     re = torch.where(x == 0, x, re)
     far = _is_infinite(z)
     endless = torch.copysign(torch.full_like(y, math.inf), y)
@@ -296,10 +305,16 @@ def asin(z: Pair) -> Pair:
 @wide
 def atanh(z: Pair) -> Pair:
     x, y = z
-    re = torch.log1p(4 * x.abs() / ((1 - x.abs()) ** 2 + y * y)) * 0.25
+    side = x.abs()
+    away = torch.hypot(1 - side, y)  # from ±1, where it has no end
+    near = away < 1e-8  # whose square may vanish
+    re = torch.log1p(4 * side / torch.where(near, 1.0, away) ** 2) * 0.25
+    re = torch.where(near, 0.5 * (math.log(2) - away.log()), re)
     im = torch.atan2(2 * y, (1 - x) * (1 + x) - y * y) * 0.5
-    far = _is_infinite(z) | (torch.maximum(x.abs(), y.abs()) > 1e150)
-    re = torch.where(x == 0, x, torch.copysign(torch.where(far, 0.0, re), x))
+    far = _is_infinite(z) | (torch.maximum(side, y.abs()) > 1e150)  # 1/z in place of its logarithm
+    re = torch.where(far, reciprocal((side * 0.25, y * 0.25))[0] * 0.25, re)
+    re = torch.where(_is_infinite(z), 0.0, re)
+    re = torch.where(x == 0, x, torch.copysign(re, x))
     quarter = torch.where(y.isnan(), math.nan, torch.copysign(torch.full_like(y, HALF_PI), y))
     return re, torch.where(far, quarter, im)
 
@@ -308,6 +323,25 @@ sin, tan, asinh, atan = _turned(sinh), _turned(tanh), _turned(asin), _turned(ata
 
 
 # ---- compositions
+
+
+@wide
+def logaddexp(a: Pair, b: Pair) -> Pair:
+    """The larger real part is taken out before anything overflows, but where both are infinite: of no length the angle does
+    not matter, and of an infinite one it decides."""
+    first = a[0].isnan() | a[1].isnan() | (~(b[0].isnan() | b[1].isnan()) & (a[0] < b[0]))
+    low, high = ((torch.where(w, a[0], b[0]), torch.where(w, a[1], b[1])) for w in (first, ~first))
+    re, im = log1p(exp((low[0] - high[0], low[1] - high[1])))
+    re, im = re + high[0], im + high[1]
+    even, (er, ei) = low[0].isinf() & (low[0] == high[0]), _log_of_sum(low, high)
+    re, im = (torch.where(even, torch.where(low[0] < 0, l, e), f) for l, e, f in zip(low, (er, ei), (re, im), strict=True))
+    lost = low[0].isnan() | low[1].isnan()
+    return torch.where(lost, math.nan, re), torch.where(lost, math.nan, im)
+
+
+def _log_of_sum(a: Pair, b: Pair) -> Pair:
+    (ar, ai), (br, bi) = exp(a), exp(b)
+    return log((ar + br, ai + bi))
 
 
 @wide

@@ -301,3 +301,74 @@ def test_comparisons():
     check(lambda m, x: (z(x) == 1 + 2j) ^ (z(x) != z(x).conj()) ^ (z(x) == x[:, 0]), x)
     model = CallsWithSelf(lambda m, x: x + 1 if torch.equal(z(x), z(x) * 1) else x)
     assert torch.equal(torch.from_numpy(npusim.Session(npusim.compile(model, (x,), dtype="float32")).run(x)["output"]), x + 1)
+
+
+def same(function, x, floor=1e-300):
+    """Runs in the dtype of x; infinities and NaN stand where PyTorch has them, and the rest is near."""
+    expected = function(None, x).numpy()
+    model = CallsWithSelf(function)
+    found = npusim.Session(npusim.compile(npusim.export(model, (x,)), dtype="float32")).run(x)["output"]
+    tolerance, floor = (1e-10, floor) if x.dtype == torch.float64 else (1e-4, 1e-4)
+    assert found.shape == expected.shape and found.dtype == expected.dtype
+    np.testing.assert_allclose(found, expected, rtol=tolerance, atol=floor)
+
+
+INF, NAN = float("inf"), float("nan")
+ENDLESS = [[INF, 1.0], [INF, 0.0], [0.0, INF], [INF, INF], [0.0, -INF], [NAN, 0.0], [1.0, NAN]]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 17, 40])
+def test_reductions_of_what_is_infinite(size):
+    x = torch.randn(size, len(ENDLESS), 5, 2)
+    for i, value in enumerate(ENDLESS):
+        for j, place in enumerate((0, size // 2, size - 1)):
+            x[place, i, j] = torch.tensor(value)
+        x[size // 2 :, i, 3] = torch.tensor(value)
+    z = torch.view_as_complex
+    same(lambda m, x: flat(z(x).mean(0)), x)
+    same(lambda m, x: flat(z(x).mean((0, 2), keepdim=True)), x)
+    same(lambda m, x: flat(z(x).mean()), x[:, :1])
+    same(lambda m, x: flat(z(x).cumprod(0)), x)
+    same(lambda m, x: flat(z(x).cumprod(1)), x.transpose(0, 1).contiguous())
+    same(lambda m, x: flat(z(x)[0, 0, 0].cumprod(0)), x)
+    same(lambda m, x: flat(z(x)[:1].prod(0)), x)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_sums_of_exponentials(dtype):
+    ends = (-INF, -7.2, 0.0, 1.5, 800.0, INF, NAN)
+    x = torch.tensor([[a, b] for a in ends for b in ends], dtype=dtype)
+    z = torch.view_as_complex
+    same(lambda m, x: flat(torch.logaddexp(z(x)[:, None], z(x))), x)
+
+
+@pytest.mark.parametrize("name", ["atan", "atanh", "asin", "acos", "asinh", "acosh", "log", "log1p", "sqrt", "tan", "tanh"])
+def test_functions_beside_their_poles_and_at_the_ends_of_float64(name):
+    sizes = [s * v for v in (0.0, 1e-300, 1e-200, 1e-160, 1e-20, 1e-9, 0.5, 1 - 1e-9, 1.0, 1 + 1e-9, 2.0) for s in (1, -1)]
+    sizes += [s * v for v in (1e8, 1e150, 1e160, 1e300, 1.7e308) for s in (1, -1)]
+    x = torch.tensor([[a, b] for a in sizes for b in sizes], dtype=torch.float64)
+    floor = 1e-4 if name in ("acos", "acosh") else 1e-300  # beside 1 PyTorch loses the small part
+    same(lambda m, x: flat(getattr(torch, name)(torch.view_as_complex(x))), x, floor)
+
+
+LIKE = {
+    **{f"{name}_like": getattr(torch, f"{name}_like") for name in ("ones", "zeros", "empty", "rand", "randn")},
+    "full_like": lambda z, dtype: torch.full_like(z, 3, dtype=dtype),
+    "randint_like": lambda z, dtype: torch.randint_like(z, 5, dtype=dtype),
+    "randint_like, between": lambda z, dtype: torch.randint_like(z, 2, 5, dtype=dtype),
+    **{f"new_{name}": lambda z, dtype, name=name: getattr(z, f"new_{name}")((4,), dtype=dtype) for name in ("ones", "zeros", "empty")},
+    "new_full": lambda z, dtype: z.new_full((4,), 3, dtype=dtype),
+    "new_empty_strided": lambda z, dtype: z.new_empty_strided((2, 3), (1, 2), dtype=dtype),
+    "prod": lambda z, dtype: z.prod(dtype=dtype),
+    "prod, a dimension": lambda z, dtype: z.prod(0, True, dtype=dtype),
+    "cumprod": lambda z, dtype: z.cumprod(1, dtype=dtype),
+}
+
+
+@pytest.mark.parametrize("name", LIKE)
+def test_real_numbers_in_the_shape_of_complex_ones(name):
+    for dtype in (torch.float32, torch.float64, torch.int64):
+        if name in ("rand_like", "randn_like") and not dtype.is_floating_point:
+            continue
+        unknown = 0 if "rand" in name or "empty" in name else 1
+        same(lambda m, x, d=dtype, u=unknown: LIKE[name](torch.view_as_complex(x), dtype=d) * u, torch.randn(3, 4, 2))

@@ -52,6 +52,7 @@ CALLED = {
     + [pair for p in (0, 1, 2, 3, 0.5, -0.5, -1, -2, 1.5, 2j) for pair in of("z", lambda z, p=p: z**p)],
     "addcmul": of("znn", torch.addcmul, lambda a, b, c: torch.addcmul(a, b, c, value=0.5)),
     "addcdiv": of("znn", torch.addcdiv, lambda a, b, c: torch.addcdiv(a, b, c, value=2)),
+    "logaddexp": of("zz", lambda a, b: torch.logaddexp(a, b.to(a.dtype))),
     "lerp": of("zz", lambda a, b: torch.lerp(a, b.to(a.dtype), 0.3), lambda a, b: torch.lerp(a, b.to(a.dtype), 0.7 - 0.2j)),
     "eq": of("zv", torch.eq) + of("vz", torch.eq) + of("zs", lambda a, b: a == b), "ne": of("zv", torch.ne) + of("vz", torch.ne) + of("zs", lambda a, b: a != b),
     "isclose": of("zz", lambda a, b: torch.isclose(a, b.to(a.dtype)), lambda a, b: torch.isclose(a, a * (1 + 1e-6), equal_nan=True)),
