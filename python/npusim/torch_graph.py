@@ -18,6 +18,7 @@ from .torch_compositions import COMPOSITIONS
 from .torch_decompose import shows_operand, trace
 from .torch_higher import spell_out
 from .torch_ref import Complex, Parts, Ref, Refused
+from .torch_scalars import arguments, arguments_of
 
 # Of part of their first operand, which is a state where it is an input and the result its next value.
 PARTIAL = {f"aten.{name}.default" for name in ("index_copy", "index_put", "slice_scatter", "select_scatter", "as_strided_scatter")}
@@ -149,6 +150,7 @@ class Graph:
         if op is torch.ops.aten._to_copy.default and isinstance(args[0], (bool, int, float, complex)):
             op, args = torch.ops.aten.full.default, ([], args[0])  # a number that vmap made a tensor of
             kwargs = {"dtype": node.meta["val"].dtype}
+        args, kwargs = self.numbers_as_tensors(op, args, kwargs)
         value = node.meta.get("val")
         args = without_complex(op, args, value)
         if concerns_complex(op, args, kwargs, value):
@@ -163,6 +165,23 @@ class Graph:
         if first and all(user.target is operator.getitem and user.args[1] == 0 for user in node.users):
             return [self.append(node.name, first, inputs, attrs, value[0])]
         return self.append(node.name, str(op), inputs, attrs, value)
+
+    def numbers_as_tensors(self, op: torch._ops.OpOverload, args: Any, kwargs: Any) -> tuple[Any, Any]:
+        """Arguments in which no number stands for a first operand, `torch.add(2, 3)`: IR has numbers for second ones alone.
+        Where all are numbers, each has the dtype that PyTorch gives it, and else that of the tensor beside it as far as it
+        has room."""
+        given = arguments(op, args, kwargs)
+        takes = [arg.name for arg in op._schema.arguments if _is_tensor(arg.type) and given.get(arg.name) is not None]
+        if not takes or not isinstance(given[takes[0]], (bool, int, float)):
+            return args, kwargs
+        if any(isinstance(given[name], complex) or isinstance(given[name], Complex) for name in takes):
+            return args, kwargs
+        beside = next((given[name] for name in takes if isinstance(given[name], Ref)), None)
+        for name in takes:
+            if isinstance(given[name], (bool, int, float)):
+                like = torch.result_type(_as_meta(beside), given[name]) if beside else torch.tensor(given[name]).dtype
+                given[name] = self.constant(torch.tensor(given[name], dtype=like))
+        return arguments_of(op, given)
 
     def emit(self, name: str, op: torch._ops.OpOverload, *args: Any, **kwargs: Any) -> Any:
         """A call that the graph does not have, of values of the IR."""

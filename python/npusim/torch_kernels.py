@@ -1,5 +1,6 @@
 """Operators of which PyTorch has a composition that gives something else than they do, and takes it wherever it traces: the
-loss of one sample, which has no batch, is a batch of one in it; images in uint8 are not rounded as they are."""
+loss of one sample, which has no batch, is a batch of one in it; images in uint8 are not rounded as they are. And what PyTorch
+takes for granted of a mask that is larger than what it chooses from: not more than that has."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch._decomp import decomposition_table
+from torch._subclasses import fake_impls
 
 ATEN = torch.ops.aten
 Form = Callable[..., Any]
@@ -56,6 +58,20 @@ def _whole_for_bytes(op: Any, composition: Form) -> Form:
     return call
 
 
+def _masked_select(chosen: Form) -> Form:
+    """Of a tensor in the shape that it and the mask have together; where values decide one of them, of as many as there can
+    be."""
+
+    def call(mode: Any, op: Any, self: Tensor, mask: Tensor) -> Any:
+        known = all(isinstance(extent, int) for extent in (*self.shape, *mask.shape))
+        shape = torch.broadcast_shapes(self.shape, mask.shape) if known else (mask.numel(), *self.shape)
+        with mode:
+            self = self.expand(shape)
+        return chosen(mode, op, self, mask)
+
+    return call
+
+
 @contextlib.contextmanager
 def with_eager_results() -> Iterator[None]:
     """With eager PyTorch's shapes and numbers of them for what is traced. PyTorch has a composition at several keys of its
@@ -65,7 +81,10 @@ def with_eager_results() -> Iterator[None]:
     after = [(op, key, _of_one(op, kernel)) for op, key, kernel in before]
     before += [(op, autograd, op.py_kernels[autograd]) for op in IMAGES]
     after += [(op, autograd, _whole_for_bytes(op, op.py_kernels[autograd])) for op in IMAGES]
+    shapes, select = fake_impls.op_implementations_dict, ATEN.masked_select.default
+    chosen = shapes[select]
     with torch.library._scoped_library("aten", "IMPL") as library:
+        shapes[select] = _masked_select(chosen)
         for op, key, kernel in after:
             _set_kernel(op, key, kernel)
             if key == meta:
@@ -73,6 +92,7 @@ def with_eager_results() -> Iterator[None]:
         try:
             yield
         finally:
+            shapes[select] = chosen
             for op, key, kernel in before:
                 _set_kernel(op, key, kernel)
 

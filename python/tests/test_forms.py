@@ -97,6 +97,30 @@ def test_a_composition(name):
     check(Function(lambda m, *tensors: call(*tensors)), tuple(args))
 
 
+NUMBERS = [(5, 2), (-7, 3), (5.0, 2), (5, 2.5), (True, 2), (2.0, 3.5)]
+OF_NUMBERS = {
+    **{name: getattr(torch, name) for name in ("add", "sub", "mul", "div", "floor_divide", "true_divide")},
+    "div, rounded": lambda a, b: torch.div(a, b, rounding_mode="trunc"),
+    "div, down": lambda a, b: torch.div(a, b, rounding_mode="floor"),
+    "add, scaled": lambda a, b: torch.add(a, b, alpha=2),
+    "sub, scaled": lambda a, b: torch.sub(a, b, alpha=3),
+}
+
+
+@pytest.mark.parametrize("name", OF_NUMBERS)
+def test_numbers_for_tensors(name):
+    function = OF_NUMBERS[name]
+    for a, b in NUMBERS:
+        if name.startswith("sub") and isinstance(a, bool):
+            continue
+
+        def call(m, x, a=a, b=b):
+            i = (x * 3).to(torch.int32)
+            return x + function(a, b), function(a, b), function(a, x), function(a, i), function(a, i[0, 0]), function(x, b)
+
+        check(Function(call), (P + 0.5,))
+
+
 def losses(shape):
     """Calls of losses of operands in such a shape: a batch of samples, one sample or one number."""
     x, y, z = (torch.rand(shape) * 0.8 + 0.1 for _ in range(3))

@@ -75,6 +75,8 @@ SOURCES: dict[str, Callable[..., Any]] = {
     "nonzero as columns": lambda x, m: torch.where(x > 0),
     "nonzero of one": lambda x, m: (m.nonzero().sum() + torch.zeros(1), m.any().nonzero()),
     "masked_select": lambda x, m: torch.masked_select(x, m.unsqueeze(1)),
+    "masked_select of a row": lambda x, m: torch.masked_select(x[0], m.unsqueeze(1)),
+    "masked_select of what is chosen": lambda x, m: torch.masked_select(x[m][:, 0], m.unsqueeze(1)),
     "unique": lambda x, m: torch.unique(x.round(), return_inverse=True, return_counts=True),
     "unique_consecutive": lambda x, m: torch.unique_consecutive(m, return_inverse=True, return_counts=True),
     "repeat_interleave": lambda x, m: torch.repeat_interleave(x, m.long() + 1, dim=0),
