@@ -237,14 +237,17 @@ class Graph:
             results = Ref(name, 0, self.tensor(name, value, where))
             outputs = [results.tensor]
         elif isinstance(value, (list, tuple)):
-            results, outputs = [], []
-            for i, element in enumerate(value):
-                if isinstance(element, torch.Tensor):
-                    ref = Ref(name, len(outputs), self.tensor(f"{name}_{i}", element, where))
-                    outputs.append(ref.tensor)
-                    results.append(ref)
-                else:
-                    results.append(None)
+            outputs = []
+
+            def result(element: Any, called: str) -> Any:
+                if isinstance(element, (list, tuple)):  # of which there may be one among other results
+                    return [result(part, f"{called}_{i}") for i, part in enumerate(element)]
+                if not isinstance(element, torch.Tensor):
+                    return None
+                outputs.append(self.tensor(called, element, where))
+                return Ref(name, len(outputs) - 1, outputs[-1])
+
+            results = result(value, name)
         elif value is None:
             results, outputs = None, []
         else:
@@ -307,6 +310,8 @@ def _broken(node: torch.fx.Node) -> Any:
     """In place of what a refused node gives, of its shape and dtype: enough for the nodes after it to be looked at."""
 
     def stands_for(value: Any, index: int = 0) -> Any:
+        if isinstance(value, (list, tuple)):
+            return [stands_for(element, i) for i, element in enumerate(value)]
         if not isinstance(value, torch.Tensor):
             return None
         shape = [extent if isinstance(extent, int) else 0 for extent in value.shape]
@@ -314,10 +319,7 @@ def _broken(node: torch.fx.Node) -> Any:
         ref = Ref(node.name, index, {"name": node.name, "shape": shape, "dtype": str(dtype).removeprefix("torch.")})
         return Complex(ref, ref) if value.is_complex() else ref
 
-    value = node.meta.get("val")
-    if isinstance(value, (list, tuple)):
-        return [stands_for(element, i) for i, element in enumerate(value)]
-    return stands_for(value)
+    return stands_for(node.meta.get("val"))
 
 
 def _attribute_value(name: str, value: Any) -> Any:

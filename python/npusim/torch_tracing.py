@@ -124,8 +124,8 @@ class _Unwritten(torch._library.utils.MutationChecker):
 
 @contextlib.contextmanager
 def data_known(model: torch.nn.Module, strict: bool) -> Iterator[None]:
-    """`x.data` is what x is, without its gradient, and `x.data = y` gives x the values of y: the tracer follows neither.
-    strict: dynamo has its own way."""
+    """`x.data` is what x is, without its gradient, and `x.data = y` gives x the values of y: the tracer follows neither. Nor
+    does it follow how many classes `one_hot` finds, which is read here for it. strict: dynamo has its own way."""
     if strict:
         yield
         return
@@ -154,6 +154,8 @@ class _Data(TorchFunctionMode):
             return args[0].detach()
         if call == torch.Tensor.data.__set__:  # type: ignore[attr-defined]
             return self.set(*args)
+        if call is torch._C._nn.one_hot and (args[1:] or (-1,))[0] == -1 and (kwargs or {}).get("num_classes", -1) == -1:
+            return call(args[0], args[0].max().item() + 1)
         return call(*args, **(kwargs or {}))
 
     def set(self, x: torch.Tensor, value: torch.Tensor) -> None:

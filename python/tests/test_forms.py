@@ -201,6 +201,13 @@ def test_what_has_no_composition_keeps_its_name():
             npusim.compile(exported)
 
 
+@pytest.mark.parametrize("call", [lambda h: h.hist, lambda h: h.bin_edges[1], lambda h: h.bin_edges])
+def test_a_list_among_the_results_of_what_has_no_form(call):
+    exported = npusim.export(Function(lambda m, x: call(torch.histogramdd(x, (3, 2, 2, 2)))), (P,))
+    with pytest.raises(npusim.UnsupportedError, match="aten.histogramdd"):
+        npusim.compile(exported)
+
+
 @pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
 @pytest.mark.parametrize("channels", [3, 5])
 def test_images_in_uint8(mode, channels):
