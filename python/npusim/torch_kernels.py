@@ -79,8 +79,8 @@ def with_eager_results() -> Iterator[None]:
     autograd, meta = torch._C.DispatchKey.Autograd, torch._C.DispatchKey.Meta
     before = [(op, key, kernel) for op in SHAPED for key, kernel in op.py_kernels.items()]
     after = [(op, key, _of_one(op, kernel)) for op, key, kernel in before]
-    before += [(op, autograd, op.py_kernels[autograd]) for op in IMAGES]
-    after += [(op, autograd, _whole_for_bytes(op, op.py_kernels[autograd])) for op in IMAGES]
+    images = [(op, autograd, op.py_kernels[autograd]) for op in IMAGES if autograd in op.py_kernels]
+    before, after = before + images, after + [(op, key, _whole_for_bytes(op, kernel)) for op, key, kernel in images]
     shapes, select = fake_impls.op_implementations_dict, ATEN.masked_select.default
     chosen = shapes[select]
     with torch.library._scoped_library("aten", "IMPL") as library:
