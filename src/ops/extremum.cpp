@@ -33,8 +33,23 @@ std::vector<TensorType> infer_position(const OpCall& call) {
   return {{DType::i64, reduced_shape(call.inputs[0]->shape, dims, keepdim)}};
 }
 
+// Of all elements, whose rows are short: they are one row.
+template <Reduction extreme>
+void lower_position_of_all(const OpCall& call, Lowering& lowering) {
+  const Shape all{element_count(call.inputs[0]->shape)};
+  RowKernel k(lowering, all, all_dims(1));
+  const Ex x = k.load_flat(k.read(lowering.input(0)));
+  const int to = k.write(lowering.output(0));
+  k.store(to, std::vector<Coord>(call.outputs[0].shape.size(), Coord(int64_t{0})),
+          first_at(k, x, k.reduce(extreme, x)));
+  k.done(kernel_name(call));
+}
+
 template <Reduction extreme>
 void lower_position(const OpCall& call, Lowering& lowering) {
+  constexpr int64_t short_row = 64;
+  if (const Shape& shape = call.inputs[0]->shape; call.is_none("dim") && shape.size() > 1 && shape.back() < short_row)
+    return lower_position_of_all<extreme>(call, lowering);
   RowKernel k(lowering, call.inputs[0]->shape, searched_dims(call));
   const Ex x = k.load_element(lowering.input(0));
   k.store_row(lowering.output(0), first_at(k, x, k.reduce(extreme, x)));

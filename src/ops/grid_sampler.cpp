@@ -22,8 +22,10 @@ std::vector<TensorType> infer_grid_sampler(const OpCall& call) {
     fail(ErrorKind::bad_input, "{}: input {} and grid {} do not fit", call.op->name(), to_string(input),
          to_string(grid));
   const int64_t mode = call.integer("interpolation_mode"), border = call.integer("padding_mode");
-  if (mode < 0 || mode > 2 || border < 0 || border > 2 || (mode == 2 && rank == 5))
-    fail(ErrorKind::bad_input, "{}: interpolation {} or padding {} is unknown", call.op->name(), mode, border);
+  if (mode < 0 || mode > 2)
+    fail(ErrorKind::bad_input, "{}: interpolation_mode is {}, expected 0 to 2", call.op->name(), mode);
+  if (border < 0 || border > 2)
+    fail(ErrorKind::bad_input, "{}: padding_mode is {}, expected 0 to 2", call.op->name(), border);
   Shape shape{input.shape[0], input.shape[1]};
   shape.insert(shape.end(), grid.begin() + 1, grid.end() - 1);
   return {{input.dtype, shape}};
@@ -107,18 +109,17 @@ std::array<Ex, 4> cubic_weights(Ex t) {
   return {far(t + 1.0), near(t), near(1.0 - t), far(2.0 - t)};
 }
 
-Ex cubic(const Sampler& s, const std::vector<Ex>& places) {
-  const Ex top = floor(places[0]), left = floor(places[1]);
-  const auto down = cubic_weights(places[0] - top), across = cubic_weights(places[1] - left);
+// Along one dimension after the other: Σ over the neighbours of weight · what the next dimensions make of them.
+Ex cubic(const Sampler& s, const std::vector<Ex>& places, std::vector<Ex> chosen = {}) {
+  const size_t d = chosen.size();
+  if (d == places.size()) return s.at(chosen);
+  const Ex first = floor(places[d]);
+  const auto weights = cubic_weights(places[d] - first);
+  chosen.emplace_back();
   Ex sum = s.k.number(0);
   for (size_t i = 0; i < 4; ++i) {
-    Ex line = s.k.number(0);
-    for (size_t j = 0; j < 4; ++j) {
-      const Ex y = s.bordered(top + (static_cast<double>(i) - 1), 0),
-               x = s.bordered(left + (static_cast<double>(j) - 1), 1);
-      line = line + s.at({y, x}) * across[j];
-    }
-    sum = sum + line * down[i];
+    chosen.back() = s.bordered(first + (static_cast<double>(i) - 1), d);
+    sum = sum + cubic(s, places, chosen) * weights[i];
   }
   return sum;
 }
