@@ -53,12 +53,31 @@ struct Max {
 // Whether rows are read where they are.
 template <typename T>
 bool is_own(const WindowRows<T>& r) {
-  return !std::is_same_v<T, float> || r.dtype == DType::f32;
+  return std::is_same_v<T, double> || r.dtype == (std::is_integral_v<T> ? DType::i64 : DType::f32);
+}
+template <typename From>
+void widen_from(const std::byte* row, int64_t n, int64_t* to) {
+  const From* from = reinterpret_cast<const From*>(row);
+  NPUSIM_IVDEP
+  for (int64_t i = 0; i < n; ++i) to[i] = from[i];
+}
+void widen_integers(DType dtype, const std::byte* row, int64_t n, int64_t* to) {
+  switch (dtype) {
+    case DType::u8:
+      return widen_from<uint8_t>(row, n, to);
+    case DType::i8:
+      return widen_from<int8_t>(row, n, to);
+    case DType::i16:
+      return widen_from<int16_t>(row, n, to);
+    default:
+      return widen_from<int32_t>(row, n, to);
+  }
 }
 template <typename T>
 const T* row_at(const WindowRows<T>& r, int64_t i) {
   if (is_own(r)) return reinterpret_cast<const T*>(r.row[i]);
   if constexpr (std::is_same_v<T, float>) widen(r.dtype, r.row[i], r.width, r.wide);
+  if constexpr (std::is_integral_v<T>) widen_integers(r.dtype, r.row[i], r.width, r.wide);
   return r.wide;
 }
 

@@ -18,8 +18,8 @@ struct WindowLine {
   int32_t tap_place = 0;           // place: from position to position
 };
 
-// Rows of `width` elements that are folded position by position, then window by window. T: double or int64_t of rows of
-// these, float of others.
+// Rows of `width` elements that are folded position by position, then window by window. T: double of rows of doubles,
+// int64_t of integers, float of others.
 template <typename T>
 struct WindowRows {
   DType dtype = DType::f32;

@@ -8,6 +8,7 @@
 #include "base/shape.h"
 #include "kernel/facts/compact.h"
 #include "kernel/facts/depend.h"
+#include "kernel/facts/range.h"
 #include "kernel/facts/rename.h"
 
 namespace npusim::cpu {
@@ -100,6 +101,14 @@ class Matcher {
     return std::none_of(k_.stores.begin(), k_.stores.end(), [](const Store& s) { return s.accumulate; });
   }
 
+  // What no integer that is loaded is below.
+  int64_t least_of(int32_t load) const {
+    constexpr int64_t least = std::numeric_limits<int64_t>::min();
+    if (expr(load).op != ExprOp::load) return least;
+    const Access& access = k_.accesses[static_cast<size_t>(expr(load).integer)];
+    const auto range = element_range(k_.args[static_cast<size_t>(access.arg)].dtype);
+    return range ? range->low : least;
+  }
   // Of a fold of what is loaded, or, where a condition does not hold, of the fold's identity; null: of something else.
   const Access* access_of(const Expr& fold) const {
     int32_t load = fold.in[0];
@@ -108,18 +117,15 @@ class Matcher {
       load = x.in[1];
       const Expr& other = expr(x.in[2]);
       if (other.op != ExprOp::constant) return nullptr;
-      if (whole ? other.integer != (sums ? 0 : std::numeric_limits<int64_t>::min())
-                : other.number != (sums ? 0 : -std::numeric_limits<double>::infinity()))
-        return nullptr;
+      if (!whole && other.number != (sums ? 0 : -std::numeric_limits<double>::infinity())) return nullptr;
+      if (whole && (sums ? other.integer != 0 : other.integer > least_of(load))) return nullptr;
     }
     if (expr(load).op != ExprOp::load) return nullptr;
     const Access& access = k_.accesses[static_cast<size_t>(expr(load).integer)];
     const DType dtype = k_.args[static_cast<size_t>(access.arg)].dtype;
-    const bool fits =
-        whole ? dtype == DType::i64
-        : fold.type == Scalar::f64
-            ? dtype == DType::f64
-            : fold.type == Scalar::f32 && (dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16);
+    const bool fits = whole                      ? !is_float(dtype) && dtype != DType::boolean
+                      : fold.type == Scalar::f64 ? dtype == DType::f64
+                                                 : dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16;
     return fits ? &access : nullptr;
   }
 
@@ -530,6 +536,9 @@ class Matcher {
       const Expr& e = k_.exprs[i];
       if (static_cast<int32_t>(i) == fold_) {
         to[i] = top = load_result(0, e.type);
+        if (w_.top == DType::i64 && w_.fold != WindowFold::sum && inside_ >= 0)  // also of no elements
+          to[i] =
+              add({.op = ExprOp::max, .type = Scalar::i64, .in = {top, number(expr(expr(value_).in[2]).integer), -1}});
       } else if (e.op == ExprOp::reduce) {
         first[i] = top >= 0 && is_first(e), last[i] = top >= 0 && !first[i] && is_last_nan(e);
         if (!first[i] && !last[i]) return false;

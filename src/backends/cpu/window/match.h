@@ -23,7 +23,7 @@ struct WindowDim {
 // result[index] = fold over the window of memory[offset + Σ strides·index + Σ addresses].
 struct SlidingWindow {
   WindowFold fold = WindowFold::sum;
-  DType top = DType::f32;  // of the folds: f64 and i64 of such elements
+  DType top = DType::f32;  // of the folds: f64 of such elements, i64 of integers
   int arg = -1;
   int64_t offset = 0;
   std::vector<int64_t> space, strides;  // over the dimensions that are not the row

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "backends/cpu/check_step.h"
+#include "kernel/facts/range.h"
 
 namespace npusim::cpu {
 namespace {
@@ -52,7 +53,7 @@ Kernel kernel_of(const Form& f) {
   };
   KernelBuilder k(space, n);
   const int from = k.input({f.dtype, order(image)});
-  const int scale = f.more && f.dtype != DType::i64 ? k.input({DType::f32, result}) : -1;
+  const int scale = f.more && is_float(f.dtype) ? k.input({DType::f32, result}) : -1;
   const int out = k.output({f.dtype, order(result)});
   const int out_place = f.kind == Kind::place ? k.output({DType::i64, order(result)}) : -1;
   std::vector<Coord> at{k.dim(0)}, to{k.dim(0)};
@@ -83,9 +84,10 @@ Kernel kernel_of(const Form& f) {
   }
   const double identity = f.kind == Kind::average ? 0 : -std::numeric_limits<double>::infinity();
   Ex x = k.load(from, order(at));
-  const bool whole = f.dtype == DType::i64;
-  const Ex none =
-      whole ? k.integer(f.kind == Kind::average ? 0 : std::numeric_limits<int64_t>::min()) : k.number(identity);
+  const bool whole = !is_float(f.dtype);
+  const auto range = element_range(f.dtype);
+  const int64_t least = range ? range->low : std::numeric_limits<int64_t>::min();
+  const Ex none = whole ? k.integer(f.kind == Kind::average ? 0 : least) : k.number(identity);
   if (leaves) x = k.select(inside, x, none);
   Ex folded = k.reduce(f.kind == Kind::average ? Reduction::sum : Reduction::max, x);
   if (f.kind == Kind::place) {
@@ -116,7 +118,7 @@ TEST(Windows, AreThoseOfTheInterpreter) {
       return std::uniform_int_distribution<int64_t>(low, high)(random);
     };
     int found = 0;
-    for (unsigned n = 0; n < 90; ++n) {
+    for (unsigned n = 0; n < 160; ++n) {
       Form f{.channels = one(1, 9), .kind = static_cast<Kind>(one(0, 2))};
       for (int64_t sides = one(1, 3), side = 0; side < sides; ++side) {
         const int64_t extent = one(1, side == 0 ? 20 : 6);
@@ -132,8 +134,9 @@ TEST(Windows, AreThoseOfTheInterpreter) {
                       dilation = size > 1 ? one(1, (extent - 1) / (size - 1)) : 1;
         f.sides.push_back(even(extent, size, one(1, 3), std::min<int64_t>(dilation, 2), one(0, size / 2)));
       }
-      constexpr DType others[] = {DType::f16, DType::bf16, DType::f64, DType::i64};
-      f.dtype = one(0, 2) > 0 ? DType::f32 : others[one(0, 3)];
+      constexpr DType others[] = {DType::f16, DType::bf16, DType::f64, DType::i64,
+                                  DType::i32, DType::i16,  DType::i8,  DType::u8};
+      f.dtype = one(0, 1) > 0 ? DType::f32 : others[one(0, 7)];
       f.last = one(0, 2) == 0, f.more = one(0, 2) == 0;
       found += run_as_interpreted(f, n, static_cast<int>(one(1, 3)));
       if (::testing::Test::HasFailure()) return;
