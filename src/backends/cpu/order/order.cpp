@@ -60,7 +60,8 @@ class OrderStep final : public BoundStep {
       for (int64_t row = 0; row < rows_; ++row) order_row(row, 0, parts);
       return;
     }
-    const auto parts = static_cast<int>(std::clamp<int64_t>(rows_ * length_ / least_elements, 1, threads));
+    const int64_t shares = std::min(rows_, rows_ * length_ / least_elements);
+    const auto parts = static_cast<int>(std::clamp<int64_t>(shares, 1, threads));
     for_parts(parts, [&](int part) {
       for (int64_t row = rows_ * part / parts; row < rows_ * (part + 1) / parts; ++row) order_row(row, part, 1);
     });
