@@ -224,7 +224,8 @@ def compile(
     model: the path of an IR (JSON) or of a folder that export() saved; an IR as a dict; what export() or export_llm()
         gave; a torch.export.ExportedProgram; a torch.nn.Module with example arguments. A dict of any of these by
         method name gives a program with these methods.
-    args, kwargs: example arguments of a torch.nn.Module. Their shapes and dtypes are the program's.
+    args, kwargs: example arguments of a torch.nn.Module. Their shapes and dtypes are the program's. What is exported already
+        has its own, and these are not looked at.
     target: "cpu", "null", "cuda", "cuda:sm_80,sm_90a".
     dtype: what is computed in: "float16", "bfloat16", "float32"; "auto" is bfloat16 for models that have bfloat16
         weights or inputs, else float16.
@@ -332,8 +333,6 @@ def _exported(
     model: Any, args: Sequence[Any] | None, kwargs: Mapping[str, Any] | None
 ) -> Exported | ExportedText | str:
     """What the compiler takes: with an IR as data, or the path of one."""
-    if isinstance(model, (Exported, ExportedText, Mapping, str, os.PathLike)) and (args is not None or kwargs is not None):
-        raise UsageError("args, kwargs: expected none beside a model that is exported: its IR has the shapes and dtypes")
     if isinstance(model, (Exported, ExportedText)):
         model.check()
         return model
