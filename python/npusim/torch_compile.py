@@ -71,24 +71,20 @@ def backend(
 
     merged = False  # inputs that share memory, by AOT autograd
 
-    def compile_graph(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Any:
-        nonlocal merged
-        merged = _check_merged(graph)
-        run = _compile(graph, _static_inputs(chosen), chosen)
-        written = [] if merged else _written_inputs(graph)
-        return _boxed(_apart(run, written) if written else run)
+    def compiling(make: Callable[[torch.fx.GraphModule], Run]) -> Callable[..., Run]:
+        def compile_graph(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Run:
+            nonlocal merged
+            merged = _check_merged(graph)
+            run = make(graph)
+            written = [] if merged else _written_inputs(graph)
+            return _boxed(_apart(run, written) if written else run)
 
-    def leave_gradients(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Run:
-        nonlocal merged
-        merged = _check_merged(graph)
-        run = _leave(graph, "it needs gradients: call the model under torch.no_grad()")
-        written = [] if merged else _written_inputs(graph)
-        return _boxed(_apart(run, written) if written else run)
+        return compile_graph
 
     compiler = aot_autograd(
-        fw_compiler=leave_gradients,
+        fw_compiler=compiling(lambda graph: _leave(graph, "it needs gradients: call the model under torch.no_grad()")),
         bw_compiler=_eager,
-        inference_compiler=compile_graph,
+        inference_compiler=compiling(lambda graph: _compile(graph, _static_inputs(chosen), chosen)),
         decompositions={op: form for op, form in decompositions().items() if not shows_operand(op)},
     )
     _keep_memory(graph)
@@ -191,17 +187,17 @@ def _apart(run: Run, written: list[int]) -> Run:
     return checked
 
 
-def _sharing(inputs: Sequence[Any]) -> list[tuple[int, Any] | None]:
+def _sharing(inputs: Sequence[Any]) -> list[tuple[int, int] | None]:
     """Of inputs that have their memory with others: the first of these, and where in that memory they begin."""
-    memory = [value.untyped_storage()._cdata if isinstance(value, torch.Tensor) else None for value in inputs]
-    times = collections.Counter(memory)
+    memory = [_storage(value) if isinstance(value, torch.Tensor) else None for value in inputs]
+    times, first = collections.Counter(memory), {of: i for i, of in reversed([*enumerate(memory)])}
     return [
-        (memory.index(of), value.storage_offset()) if of is not None and times[of] > 1 else None
+        (first[of], int(value.storage_offset())) if of is not None and times[of] > 1 else None
         for of, value in zip(memory, inputs)
     ]
 
 
-def _shared_alike(graph: torch.fx.GraphModule, run: Any, sharing: list[tuple[int, Any] | None] | None) -> Any:
+def _shared_alike(graph: torch.fx.GraphModule, run: Any, sharing: list[tuple[int, int] | None] | None) -> Any:
     """The same, of a captured graph whose inputs share memory as they did then (sharing; None: as far as that counts, not
     at all): dynamo does not guard that. Other calls are eager PyTorch's."""
     said = False

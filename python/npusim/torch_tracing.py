@@ -42,9 +42,9 @@ def tracing() -> Iterator[None]:
         vmap = replaced(torch._functorch.vmap, "_remove_batch_dim", without_level)
         # How many a mask chooses that stands beside other indices is a symbol that nothing binds: they say it too.
         unbound = torch.fx.experimental._config.patch(soft_pending_unbacked_not_found_error=True)
-        kernels = (_ctc_loss_known(), with_eager_results())
-        with warnings.catch_warnings(action="ignore"), kernels[0], kernels[1], _errors_caught(), vmap, chain, unbound, Alike():
-            yield
+        with warnings.catch_warnings(action="ignore"), vmap, chain, unbound, Alike():
+            with _ctc_loss_known(), with_eager_results(), _errors_caught():
+                yield
     finally:
         torch._C._functorch.pop_dynamic_layer_stack_and_undo_to_depth(depth)  # of what ended within one
         for logger, level in zip(loggers, levels, strict=True):
@@ -154,8 +154,11 @@ class _Data(TorchFunctionMode):
             return args[0].detach()
         if call == torch.Tensor.data.__set__:  # type: ignore[attr-defined]
             return self.set(*args)
-        if call is torch._C._nn.one_hot and (args[1:] or (-1,))[0] == -1 and (kwargs or {}).get("num_classes", -1) == -1:
-            return call(args[0], args[0].max().item() + 1)
+        if call is torch._C._nn.one_hot:
+            named = {**dict(zip(("tensor", "num_classes"), args)), **(kwargs or {})}
+            if named.pop("num_classes", -1) == -1:
+                (classes,) = named.values()
+                return call(classes, classes.max().item() + 1)
         return call(*args, **(kwargs or {}))
 
     def set(self, x: torch.Tensor, value: torch.Tensor) -> None:

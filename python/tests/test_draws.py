@@ -186,3 +186,20 @@ def test_composed_distributions(draw, dtype):
     for bound in np.quantile(expected, [0.02, 0.2, 0.4, 0.5, 0.7, 0.9, 0.98]):
         for below in (np.less, np.less_equal):
             assert abs(below(found, bound).mean() - below(expected, bound).mean()) < 5 * (0.5 / count) ** 0.5
+
+
+@pytest.mark.parametrize("dtype, unit", [(torch.float32, 1.0), (torch.float32, 3e38), (torch.float32, 1e-37), (torch.float64, 1e308), (torch.float64, 1e-305)])
+@pytest.mark.parametrize("categories", [1, 3, 33, 500])
+def test_categories_with_replacement(dtype, unit, categories):
+    """As often as the weights say, of any size and sum; those of no weight never."""
+    samples = 40000
+    weights = torch.rand(2, categories, generator=torch.Generator().manual_seed(categories), dtype=torch.float64)
+    weights[:, 1 : categories - 1 : 3] = 0
+    weights[:, 0] = 0 if categories > 1 else 1
+    x = (weights * unit).to(dtype)
+    program = npusim.compile(Function(lambda m, x: torch.multinomial(x, samples, True)), (x,), dtype="float32")
+    chosen = torch.from_numpy(npusim.Session(program).run(x)["output"])
+    for row, share in zip(chosen, weights / weights.sum(-1, keepdim=True), strict=True):
+        counts = torch.bincount(row, minlength=categories).double()
+        assert (counts[share == 0] == 0).all()
+        assert ((counts - samples * share).abs() <= 6 * (samples * share).sqrt() + 3).all()

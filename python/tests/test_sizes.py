@@ -83,6 +83,7 @@ SOURCES: dict[str, Callable[..., Any]] = {
     "repeat_interleave of places": lambda x, m: torch.repeat_interleave(m.long() * 2),
     "bincount": lambda x, m: torch.bincount(m.long() * 3),
     "bincount of weights": lambda x, m: torch.bincount(m.long() * 2, x[:, 0].double()),
+    "one_hot, minus one": lambda x, m: torch.nn.functional.one_hot(m.long() * 3, num_classes=-1),
     "one_hot": lambda x, m: torch.nn.functional.one_hot(m.long() * 3),
     "computed on": lambda x, m: torch.cat([x[m].cumsum(0), x[~m]]).softmax(0),
     "size alone": lambda x, m: x[: m.nonzero().shape[0]] * 1,
@@ -99,7 +100,7 @@ def test_sizes_of_the_example(name: str) -> None:
     if "one" not in name and "without" not in name:
         more = torch.ones_like(m) if "consecutive" not in name else m.flip(0).logical_xor(m)
         changed = {"unique": x * 7, "nonzero as columns": x.abs()}.get(name, x)
-        if name in ("bincount", "bincount of weights", "one_hot"):
+        if name in ("bincount", "bincount of weights", "one_hot", "one_hot, minus one"):
             more = torch.zeros_like(m)
         with pytest.raises(npusim.BadInputError, match=REFUSED):
             check(exported, function, changed, more)

@@ -551,7 +551,8 @@ def test_arguments_that_share_otherwise_in_a_later_call(first, caplog):
                 ours, theirs = in_memory(then), in_memory(then)
                 found, wanted = compiled(*ours), call(*theirs)
                 assert all(map(torch.equal, [*found, *ours], [*wanted, *theirs])), then
-    assert sum("share memory otherwise" in line for line in said(caplog)) <= 2 * len(calls)
+    warned = sum("share memory otherwise" in line for line in said(caplog))
+    assert (0 if first else len(calls)) <= warned <= 2 * len(calls)
 
 
 def test_arguments_of_one_memory_that_lie_apart(caplog):

@@ -1,6 +1,5 @@
 // Tensors of random numbers: uniform, normal, exponential, integers, coins, permutations and choices.
 #include <cmath>
-#include <limits>
 
 #include "base/error.h"
 #include "kernel/search.h"
@@ -277,15 +276,16 @@ void lower_choice(const OpCall& call, Lowering& lowering) {
   k.done("choose");
 }
 
-// With replacement: of each sample the first category up to which the weights add up to a share of all, which is more
-// than the nothing that those of no weight add.
+// With replacement: of each sample the first category up to which the weights, in units of the largest, add up to a
+// share of all, which is more than the nothing that those of no weight add.
 void lower_repeated_choice(const OpCall& call, Lowering& lowering) {
   const Shape rows = call.type("self").shape;
   const int64_t categories = rows.back();
   const int sums = temporary_weights(call, lowering);
   OpKernel adding(lowering, rows, 1);
   const Ex p = adding.load_broadcast(adding.read(lowering.input(0)));
-  adding.store(adding.write(sums), adding.scan(Reduction::sum, with_weights(adding, p, p)));
+  const Ex part = with_weights(adding, p, p / adding.reduce(Reduction::max, p));  // whose sum does not overflow
+  adding.store(adding.write(sums), adding.scan(Reduction::sum, part));
   adding.done("sums");
   OpKernel k(lowering, call.outputs[0].shape);
   const int from = k.read(sums);
@@ -296,9 +296,7 @@ void lower_repeated_choice(const OpCall& call, Lowering& lowering) {
     return k.load(from, at);
   };
   const Ex share = draw(k, lowering).uniform(type_of_choice(call)) * sum_to(k.integer(categories - 1));
-  const double least = type_of_choice(call) == Scalar::f64 ? std::numeric_limits<double>::denorm_min()
-                                                           : std::numeric_limits<float>::denorm_min();
-  const Ex category = first_not(k, categories, [&](Ex place) { return sum_to(place) < max(share, least); });
+  const Ex category = first_not(k, categories, [&](Ex place) { return sum_to(place) < share; });
   k.store(k.write(lowering.output(0)), min(category, categories - 1));
   k.done("choose");
 }

@@ -250,8 +250,9 @@ std::vector<Sample> samples() {
        {2, 4},
        [=](int64_t i, const Generator& g) {
          const double* row = chances.values.data() + i / 4 * 3;
-         const float share = single(g(i)[0]) * static_cast<float>(row[0] + row[1] + row[2]);
-         return row[0] >= share ? 0.0 : row[0] + row[1] >= share ? 1.0 : 2.0;
+         const double top = *std::max_element(row, row + 3), all = (row[0] + row[1] + row[2]) / top;
+         const float share = single(g(i)[0]) * static_cast<float>(all);
+         return row[0] / top >= share ? 0.0 : (row[0] + row[1]) / top >= share ? 1.0 : 2.0;
        },
        "int64"},
       {"aten.multinomial.default",

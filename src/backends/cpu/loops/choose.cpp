@@ -151,8 +151,8 @@ bool runs_flat(const Kernel& k, DimSet tile) {
   }
   const auto gathers = [](const Access& a) { return !a.terms.empty(); };
   const bool named = std::any_of(k.accesses.begin(), k.accesses.end(), gathers);
-  const bool one_in_row = row != 0 && row != tile;
-  if (k.row_dims > 0 ? named || !folds || !one_in_row : !named) return false;
+  const bool folds_short_rows = folds && !named && row != 0 && row != tile;
+  if (k.row_dims > 0 ? !folds_short_rows : !named) return false;
   return std::all_of(k.stores.begin(), k.stores.end(), [&](const Store& s) {
     return !s.accumulate && plain(s.access) && s.access.terms.empty() &&
            (in_tile(s.expr) == tile || (folds && (in_tile(s.expr) & row) == 0));

@@ -142,7 +142,7 @@ TileFn find_truth(Scalar type) {
   return type == Scalar::f64 ? test<Ne, double, false> : test<Ne, int64_t, false>;
 }
 
-// in[0] ⋛ in[1] ? in[2] : in[3] on float lanes.
+// in[0] ⋛ in[1] ? in[2] : in[3] on lanes of floats or doubles.
 template <class F, class T, unsigned scalars>
 void choose(const TileCall& c) {
   const Lanes<T> d;

@@ -26,7 +26,6 @@ using Vector = hn::Vec<Lanes<T>>;
 
 template <typename T>
 struct Sum {
-  using Element = T;
   static constexpr T none = 0;
   static T of(T so_far, T x) {
     if constexpr (std::is_integral_v<T>)
@@ -39,7 +38,6 @@ struct Sum {
 // Propagates NaN.
 template <typename T>
 struct Max {
-  using Element = T;
   static constexpr T none = lowest<T>;
   static T of(T so_far, T x) { return ((x > so_far) | (x != x)) ? x : so_far; }
   static HWY_INLINE Vector<T> of(Vector<T> so_far, Vector<T> x) {
