@@ -45,6 +45,7 @@ PARTS = {
     "unsafe_split_with_sizes": torch.ops.aten.split_with_sizes.default,
 }
 OPTIONS = {"dtype", "threads", "constant_weights"}
+TOKENS = (ForwardTokenAOTInput, BackwardTokenAOTInput)
 ALIASES = (OutputType.alias_of_input, OutputType.is_input)
 Run = Callable[[Sequence[Any]], list[Any]]
 
@@ -153,17 +154,19 @@ def _check_merged(graph: torch.fx.GraphModule) -> bool:
     what = "where inputs that share memory are written AOT autograd "
     if any(output.output_type in ALIASES for output in context.fw_metadata.output_info):
         raise UnsupportedError(what + "gives other views of them than eager PyTorch")
-    if any(isinstance(desc, (ForwardTokenAOTInput, BackwardTokenAOTInput)) for desc in described):
+    if any(isinstance(desc, TOKENS) for desc in described):
         raise UnsupportedError(what + "gives no tokens to what has effects")
     return True
 
 
 def _written_inputs(graph: torch.fx.GraphModule) -> list[int]:
-    """Which inputs are written, of a graph whose inputs AOT autograd has not merged."""
+    """Which inputs are written, of a graph whose inputs AOT autograd has not merged; tokens of effects are none of them."""
     context = torch._guards.TracingContext.try_get()
-    if context is None or context.fw_metadata is None or len(context.fw_metadata.input_info) != len(_placeholders(graph)):
+    if context is None or context.fw_metadata is None:
         return []
-    return [position for position, info in enumerate(context.fw_metadata.input_info) if info.mutates_data]
+    given = [position for position, node in enumerate(_placeholders(graph)) if not isinstance(node.meta.get("desc"), TOKENS)]
+    infos = context.fw_metadata.input_info
+    return [position for position, info in zip(given, infos) if info.mutates_data] if len(given) == len(infos) else []
 
 
 class _SharedOtherwise(Exception):

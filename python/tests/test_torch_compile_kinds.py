@@ -598,3 +598,18 @@ def test_aliases_that_aot_autograd_refuses_are_eagers(caplog):
         torch._dynamo.reset()
         found, wanted = torch.compile(function, backend="npusim")(*make()), function(*make())
         assert all(map(torch.equal, found, wanted))
+
+
+def test_arguments_that_share_in_a_later_call_of_what_checks_itself():
+    """Beside its inputs such a graph has tokens of the order of effects."""
+
+    def call(x, y):
+        return x.mul_(2).sum(), torch.linalg.inv(torch.diag(y))
+
+    torch._dynamo.reset()
+    compiled = torch.compile(call, backend="npusim")
+    with torch.no_grad():
+        for begins in (None, (2, 0, 30), (0, 2, 30), (0, 20, 30)):
+            ours, theirs = ([part.add_(1) for part in in_memory(begins)[:2]] for _ in range(2))
+            for found, wanted in zip((*compiled(*ours), *ours), (*call(*theirs), *theirs), strict=True):
+                torch.testing.assert_close(found, wanted)
