@@ -1,6 +1,9 @@
-// matmul → scale, mask → softmax → matmul becomes one attention kernel; shared keys and values are never expanded.
+// matmul → scale, mask → softmax → matmul becomes one attention kernel, which also gives the log of the sum of a row's
+// exponentials where that is asked for; shared keys and values are never expanded.
 #include <algorithm>
+#include <numeric>
 
+#include "kernel/facts/match_expr.h"
 #include "kernel/facts/score_kernel.h"
 #include "kernel/fuse/simplify.h"
 #include "kernel/fuse/substitute.h"
@@ -149,6 +152,76 @@ class AttentionBuilder {
   FuseOptions options_;
 };
 
+// The strides of a product's space, of which `weights` reads what `softmax` stores, at what is stored by `rows` once
+// for each of the softmax's rows. nullopt unless the product visits every row.
+std::optional<std::vector<int64_t>> strides_of_rows(const Kernel& softmax, const Access& rows, const Kernel& product,
+                                                    const Access& weights) {
+  const Access& stored = softmax.stores[0].access;
+  std::vector<int64_t> strides(product.space.size(), 0), visited(softmax.space.size() - 1, 1);
+  std::vector<size_t> order(strides.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return weights.strides[a] < weights.strides[b]; });
+  for (size_t d : order) {
+    const int64_t step = weights.strides[d];
+    if (step == 0 || product.space[d] == 1) continue;
+    size_t row = 0;  // the dimension of the softmax's space that this one walks along
+    while (row < visited.size() && (visited[row] == softmax.space[row] || step != stored.strides[row] * visited[row]))
+      ++row;
+    if (row == visited.size()) return std::nullopt;
+    strides[d] = rows.strides[row] * visited[row];
+    visited[row] *= product.space[d];
+  }
+  if (!std::equal(visited.begin(), visited.end(), softmax.space.begin())) return std::nullopt;
+  return strides;
+}
+
+bool is_plain(const Access& a) { return a.offset == 0 && a.guards.empty() && a.terms.empty(); }
+
+// Whether `log` stores log Σ exp(x) of the rows of which `softmax`, which stores one thing, is the softmax: x is what
+// both read of a value, `x_of_softmax` there.
+bool is_log_of(const BoundKernel& log, const BoundKernel& softmax, int32_t x_of_softmax) {
+  const Kernel &k = log.kernel, &other = softmax.kernel;
+  if (k.contraction || k.row_dims != 1 || k.space != other.space || k.stores.size() != 1 || k.stores[0].accumulate)
+    return false;
+  const Access& stored = k.stores[0].access;
+  if (!is_plain(stored) || stored.strides.back() != 0 || k.args[static_cast<size_t>(stored.arg)].updates >= 0)
+    return false;
+  if (!is_plain(other.stores[0].access) || other.stores[0].accumulate) return false;
+  const ExprMatcher mine{k}, its{other};
+  const int32_t x = log_sum_exp_argument(k, k.stores[0].expr);
+  if (x < 0) return false;
+  const int32_t a = mine.uncast(x), b = its.uncast(x_of_softmax);
+  if (!mine.is(a, ExprOp::load) || !its.is(b, ExprOp::load)) return false;
+  Access of_a = k.accesses[static_cast<size_t>(mine.at(a).integer)];
+  const Access& of_b = other.accesses[static_cast<size_t>(its.at(b).integer)];
+  if (log.values[static_cast<size_t>(of_a.arg)] != softmax.values[static_cast<size_t>(of_b.arg)]) return false;
+  of_a.arg = of_b.arg;
+  return of_a == of_b;
+}
+
+// The product of a softmax's weights and values that also stores what `log` does, as its contraction's second value.
+std::optional<BoundKernel> with_log(const BoundKernel& product, const BoundKernel& softmax, int weights,
+                                    const BoundKernel& log) {
+  BoundKernel both = product;
+  Kernel& k = both.kernel;
+  const Contraction& c = *k.contraction;
+  const Access& read = both.values[static_cast<size_t>(c.a.arg)] == weights ? c.a : c.b;
+  Access to = log.kernel.stores[0].access;
+  auto strides = strides_of_rows(softmax.kernel, to, k, read);
+  if (!strides) return std::nullopt;
+  const auto written = static_cast<size_t>(to.arg);
+  to.arg = static_cast<int>(k.args.size());
+  to.strides = std::move(*strides);
+  k.args.push_back(log.kernel.args[written]);
+  both.values.push_back(log.values[written]);
+  Expr second{.op = ExprOp::contraction, .type = Scalar::f32};
+  second.integer = 1;
+  k.exprs.push_back(second);
+  k.stores.push_back({std::move(to), static_cast<int32_t>(k.exprs.size()) - 1, false});
+  return both;
+}
+
 }  // namespace
 
 void fuse_attention(Graph& graph, PassContext& context) {
@@ -185,15 +258,25 @@ void fuse_attention(Graph& graph, PassContext& context) {
     const BoundKernel tail = score_tail(f.at(n), x, AttentionBuilder::score_value_);
     for (int value : f.reads(n)) {
       const int p = f.producer(value);
-      if (p < 0 || !is_matmul(f.kernel(static_cast<size_t>(p))) || !f.only_reader(value, n) ||
+      if (p < 0 || !is_matmul(f.kernel(static_cast<size_t>(p))) || f.is_output(value) ||
           f.device(static_cast<size_t>(p)) != f.device(n) || f.device(n) != f.device(readers[0]))
         continue;
+      std::optional<BoundKernel> product = f.at(readers[0]);
+      std::optional<size_t> log;
+      if (const auto others = f.readers(value); others.size() == 2) {
+        log = others[0] == n ? others[1] : others[0];
+        product.reset();
+        if (f.device(*log) == f.device(n) && f.can_move_to(*log, readers[0]) && is_log_of(f.at(*log), f.at(n), x))
+          product = with_log(f.at(readers[0]), f.at(n), written[0], f.at(*log));
+      }
+      if (!product || f.readers(value).size() > 2) continue;
       auto score = append_consumer(f.at(static_cast<size_t>(p)), tail, value, false, f.options);
       if (!score) continue;
-      auto attention = AttentionBuilder(*score, f.at(readers[0]), written[0], row_stride, f.options).build(safe);
+      auto attention = AttentionBuilder(*score, *product, written[0], row_stride, f.options).build(safe);
       if (!attention || !f.allowed(*attention, f.device(n))) continue;
       f.replace(readers[0], std::move(*attention));
       f.remove(n, readers[0]);
+      if (log) f.remove(*log, readers[0]);
       f.remove(static_cast<size_t>(p), readers[0]);
       break;
     }

@@ -10,6 +10,8 @@
 namespace npusim {
 namespace {
 
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
 struct Match : ExprMatcher {
   bool reduces(int32_t id, Reduction r) const { return is(id, ExprOp::reduce) && at(id).reduction == r; }
 
@@ -117,6 +119,20 @@ int32_t softmax_argument(const Kernel& kernel, int32_t stored, bool& safe) {
   }
   if (!m.reduces(top, Reduction::max) || m.uncast(m.at(top).in[0]) != m.uncast(x)) return -1;
   return x;
+}
+
+int32_t log_sum_exp_argument(const Kernel& kernel, int32_t stored) {
+  const Match m{{kernel}};
+  const int32_t chosen = m.uncast(stored);
+  if (!m.is(chosen, ExprOp::select)) return -1;
+  const auto [condition, top, total] = m.at(chosen).in;
+  if (!m.reduces(top, Reduction::max) || m.beside_constant(condition, ExprOp::eq, -infinity) != top) return -1;
+  const int32_t log = m.beside(m.uncast(total), ExprOp::add, top);
+  if (!m.is(log, ExprOp::log) || !m.reduces(m.at(log).in[0], Reduction::sum)) return -1;
+  const int32_t power = m.at(m.at(log).in[0]).in[0], x = m.at(top).in[0];
+  if (!m.is(power, ExprOp::exp)) return -1;
+  const Expr& difference = m.at(m.at(power).in[0]);
+  return difference.op == ExprOp::sub && difference.in[0] == x && difference.in[1] == top ? x : -1;
 }
 
 std::vector<std::string> recognize(const Kernel& kernel) {

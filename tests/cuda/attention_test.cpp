@@ -49,7 +49,7 @@ TEST(CudaAttention, EveryShapeOfABlock) {
   for (const cuda::AttentionShape& s : {cuda::AttentionShape{8, 1, 16}, {4, 1, 64}, {4, 1, 48}, {2, 2, 32}, {1, 4, 16}})
     for (const int64_t keys : {1, 37, 130}) {
       AttentionCase c = heads(64, keys == 37 ? DType::bf16 : DType::f16);
-      c.keys = keys, c.queries = keys == 130 ? 20 : 13;
+      c.keys = keys, c.queries = keys == 130 ? 20 : 13, c.logs = keys != 37;
       cases.push_back(
           shaped(fmt::format("block{}x{}x{}_{}", s.warps_along_rows, s.warps_along_keys, s.keys_of_warp, keys),
                  attention(c, DType::f32, masked), s));
@@ -77,7 +77,7 @@ TEST(CudaAttention, ScoresThatAreNoNumbers) {
   for (const bool safe : {false, true})
     for (const cuda::AttentionShape& s : {cuda::AttentionShape{4, 1, 16}, {1, 4, 16}}) {
       AttentionCase c = heads(16);
-      c.keys = 70, c.safe = safe;
+      c.keys = 70, c.safe = safe, c.logs = true;
       Case one = shaped(fmt::format("numbers{}_{}", safe, s.warps_along_keys), attention(c, DType::f32, masked), s);
       one.given = [](std::vector<HostTensor>& memory) {
         HostTensor& mask = memory[3];
@@ -102,7 +102,7 @@ TEST(CudaAttention, Warpgroups) {
   };
   AttentionCase c = heads(64);
   add("groups_small", c, masked, 1, 64);
-  c.type = DType::bf16, c.group = 6, c.queries = 50, c.keys = 197;
+  c.type = DType::bf16, c.group = 6, c.queries = 50, c.keys = 197, c.logs = true;
   add("groups_causal", c, causal, 2, 64);
   c.depth = c.columns = 128;
   add("groups_128", c, capped, 2, 128);
@@ -161,7 +161,7 @@ TEST(CudaAttention, HiddenStages) {
       add(hidden, safe, true, 448, 2);
     }
   AttentionCase c = heads(64);
-  c.group = 7, c.queries = 40, c.keys = 400;
+  c.group = 7, c.queries = 40, c.keys = 400, c.logs = true;
   cases.push_back(shaped("groups_none", attention(c, DType::i64, none_left), {4, 1, 64, 1}));
   c.keys = 384;
   cases.push_back(summarized("groups_none_before", attention(c, DType::i64, none_left), {4, 1, 64, 1}));

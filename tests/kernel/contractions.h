@@ -89,7 +89,20 @@ struct AttentionCase {
   int64_t batch = 1, kv_heads = 2, group = 1, queries = 5, keys = 40, depth = 16, columns = 16;
   DType type = DType::f32;
   bool safe = false;
+  bool logs = false;
 };
+
+// Stores the log of an attention's sums too, behind its other arguments: dense over its space but for the values.
+inline void store_logs(Kernel& kernel) {
+  const Shape rows(kernel.space.begin(), kernel.space.end() - 1);
+  Access to{static_cast<int>(kernel.args.size()), 0, row_major_strides(rows), {}, {}};
+  to.strides.push_back(0);
+  kernel.args.push_back({DType::f32, element_count(rows), true, -1});
+  Expr log{.op = ExprOp::contraction, .type = Scalar::f32};
+  log.integer = 1;
+  kernel.exprs.push_back(log);
+  kernel.stores.push_back({std::move(to), static_cast<int32_t>(kernel.exprs.size()) - 1, false});
+}
 
 // Space [batch, kv head, group, q, d]; q [batch, q, head, depth], k and v [batch, keys, kv head, depth].
 // `score(builder, leaf, mask)` is the score's expression; the mask [batch, q, keys] is argument 3.
@@ -119,6 +132,7 @@ Kernel attention(const AttentionCase& c, DType mask_type, ScoreOf&& score_of) {
   contraction->score = std::make_shared<Score>(std::move(score));
   contraction->masked_rows_are_zero = c.safe;
   kernel.contraction = contraction;
+  if (c.logs) store_logs(kernel);
   return kernel;
 }
 

@@ -10,6 +10,8 @@
 
 #include "base/tensor.h"
 #include "kernel/builder.h"
+#include "kernel/contractions.h"
+#include "kernel/contractions.h"
 #include "kernel/evaluate.h"
 #include "kernel/facts/score_kernel.h"
 
@@ -197,6 +199,7 @@ TEST(Unfuse, RandomAttention) {
     contraction->masked_rows_are_zero = d.chance(0.5);
     contraction->score = std::make_shared<Score>(inner);
     kernel.contraction = contraction;
+    if (d.chance(0.4)) store_logs(kernel);
     SCOPED_TRACE(seed);
     check_unfused(kernel, d, d.chance(0.5), extent);
     if (HasFailure()) return;

@@ -101,6 +101,28 @@ TEST(MaskedAttention, AMaskThatIsNoNumberCounts) {
   }
 }
 
+// Both results of one kernel: of heads in any order, with masks of every form, in every float.
+TEST(Attention, GivesTheLogOfItsSums) {
+  for (DType dtype : {DType::f32, DType::f16, DType::bf16})
+    for (int64_t queries : {1, 3, 70})
+      for (int64_t count : {2, 40, 300})
+        for (const char* mask : {"None", "None, is_causal=true", "%m"}) {
+          const std::string type(dtype_name(dtype));
+          SCOPED_TRACE(fmt::format("{}, {} queries, {} keys, {}", type, queries, count, mask));
+          const std::string text = fmt::format(
+              "input %a: {0}[2, {1}, 3, 8]\ninput %b: {0}[2, 3, {2}, 8]\ninput %v: {0}[2, 3, {2}, 8]\n{4}"
+              "%q: {0}[2, 3, {1}, 8] = aten.permute.default(%a, dims=[0, 2, 1, 3])\n"
+              "%y: {0}[2, 3, {1}, 8], %l: float32[2, 3, {1}] = "
+              "aten._scaled_dot_product_flash_attention_for_cpu.default(%q, %b, %v, {3})\n"
+              "%z: float32[2, 3, {1}] = aten.mul.Tensor(%l, 2.0)\noutput %y\noutput %l\noutput %z\n",
+              type, queries, count, mask,
+              mask[0] == '%' ? fmt::format("input %m: {}[1, 1, {}, {}]\n", type, queries, count) : "");
+          const GraphRun run = run_graph(text, {.dtype = dtype});
+          EXPECT_TRUE(run.fusions.contains("attention"));
+          EXPECT_EQ(run.steps(), 2U);
+        }
+}
+
 // What reads the weights beside the product keeps them.
 TEST(Attention, WeightsThatAreReadElsewhereAreComputed) {
   for (const char* reader : {"aten.lt.Tensor(%p, %o)", "aten.lt.Tensor(%o, %s)"})

@@ -16,22 +16,31 @@ std::vector<int64_t> tile_strides(size_t rank, const Axis& rows, const Axis& col
   return strides;
 }
 
-EpilogueKernel make_epilogue(const Kernel& kernel, const std::vector<int64_t>& strides) {
+EpilogueKernel make_epilogue(const Kernel& kernel, const std::vector<int64_t>& strides, const Access& log) {
   EpilogueKernel result{kernel, -1};
   Kernel& k = result.kernel;
   k.name += "_epilogue";
   k.contraction = nullptr;
   const auto reads = std::find_if(k.args.begin(), k.args.end(), [](const KernelArg& arg) { return arg.written; });
   result.leaf = static_cast<int>(reads - k.args.begin());
-  int64_t elements = 1;
-  for (size_t d = 0; d < strides.size(); ++d) elements += strides[d] * (k.space[d] - 1);
-  k.args.insert(reads, {DType::f32, elements, false, -1});
+  const auto load = [&](Access access) {
+    access.arg = result.leaf;
+    Expr value{.op = ExprOp::load, .type = Scalar::f32};
+    value.integer = static_cast<int64_t>(k.accesses.size());
+    k.accesses.push_back(std::move(access));
+    return value;
+  };
+  const auto elements_of = [&](const Access& access) {
+    int64_t elements = access.offset + 1;
+    for (size_t d = 0; d < access.strides.size(); ++d) elements += access.strides[d] * (k.space[d] - 1);
+    return elements;
+  };
+  const Access leaf{result.leaf, 0, strides, {}, {}};
+  k.args.insert(reads, {DType::f32, std::max(elements_of(leaf), elements_of(log)), false, -1});
   for (Store& store : k.stores) ++store.access.arg;
-  Expr value{.op = ExprOp::load, .type = Scalar::f32};
-  value.integer = static_cast<int64_t>(k.accesses.size());
-  k.accesses.push_back({result.leaf, 0, strides, {}, {}});
+  const Expr value = load(leaf), sum = log.strides.empty() ? value : load(log);
   for (Expr& e : k.exprs)
-    if (e.op == ExprOp::contraction) e = value;
+    if (e.op == ExprOp::contraction) e = e.integer == 1 ? sum : value;
   return result;
 }
 

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "base/shape.h"
+#include "kernel/facts/attention_axes.h"
 #include "kernel/facts/rename.h"
 #include "kernel/fuse/simplify.h"
 
@@ -223,8 +224,13 @@ class Splitter {
           add(k, {.op = ExprOp::lt, .type = Scalar::boolean, .in = {nothing, to[static_cast<size_t>(score.keys)], -1}});
       value = f32(k, ExprOp::select, any, value, zero);
     }
+    int32_t sum_of_weights = -1;
+    if (takes_log(outer_)) {
+      const int32_t all = f32(k, ExprOp::add, top, f32(k, ExprOp::log, reduce(Reduction::sum, share)));
+      sum_of_weights = f32(k, ExprOp::select, equals(k, top, none), none, all);
+    }
     const std::vector<int32_t> to = append(k, outer_.exprs, [&](const Expr& e) {
-      if (e.op == ExprOp::contraction) return value;
+      if (e.op == ExprOp::contraction) return e.integer == 1 ? sum_of_weights : value;
       return e.op == ExprOp::index ? add(k, place(e)) : -1;
     });
     for (size_t i = 0; i < accesses; ++i) rename_terms(k.accesses[i], to);

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/shape.h"
+#include "kernel/facts/attention_axes.h"
 #include "kernel/facts/fourier.h"
 #include "kernel/facts/key_count.h"
 #include "kernel/facts/order.h"
@@ -292,15 +293,29 @@ class Unfuser {
       whole_product(std::move(first), score.reduce, score.a, score.b);
 
     if (score.keys >= 0) keys_ = key_count(outer_);
-    step(softmax(space, scores, weights));
+    const std::vector<int64_t> rows(space.begin(), space.end() - 1);
+    const int logs = takes_log(outer_) ? add_scratch(rows) : -1;
+    step(softmax(space, scores, weights, logs));
 
     BoundKernel last = bound(outer_);
+    if (logs >= 0) load_logs(last, logs, rows);
     Access a = scratch_access(last, weights, space, false);
     a.strides.insert(a.strides.end() - 1, 0);  // along the values' own dimension
     if (spelled || keys_)
       product(std::move(last), c.reduce, a, c.b);
     else
       whole_product(std::move(last), c.reduce, a, c.b);
+  }
+
+  // The log of the weights' sum in `b`, which was the contraction's, from scratch: the same along the values.
+  void load_logs(BoundKernel& b, int logs, const std::vector<int64_t>& rows) const {
+    Access from = scratch_access(b, logs, rows, false);
+    from.strides.push_back(0);
+    Expr load{.op = ExprOp::load, .type = Scalar::f32};
+    load.integer = static_cast<int64_t>(b.kernel.accesses.size());
+    b.kernel.accesses.push_back(std::move(from));
+    for (Expr& e : b.kernel.exprs)
+      if (e.op == ExprOp::contraction && e.integer == 1) e = load;
   }
 
   // x where the key, the index along dimension `along`, is one of those there are, else `other`. `k` has the outer
@@ -328,7 +343,8 @@ class Unfuser {
     return add(k, {.op = ExprOp::select, .type = Scalar::f32, .in = {there, x, add_number(k, other)}});
   }
 
-  BoundKernel softmax(const std::vector<int64_t>& space, int from, int to) const {
+  // `logs`: where the log of the sum of each row's exponentials is stored too; -1: nowhere.
+  BoundKernel softmax(const std::vector<int64_t>& space, int from, int to, int logs) const {
     BoundKernel b = reader(bound(outer_), "_softmax");
     Kernel& k = b.kernel;
     k.contraction = nullptr;
@@ -339,13 +355,21 @@ class Unfuser {
     const int32_t x = where_keys(k, space.size() - 1, score, -infinity);
     const int32_t top = add_reduce(k, Reduction::max, x);
     const int32_t power = add_op(k, ExprOp::exp, add_op(k, ExprOp::sub, x, top));
-    int32_t weight = add_op(k, ExprOp::div, power, add_reduce(k, Reduction::sum, power));
-    if (outer_.contraction->masked_rows_are_zero) {
+    const int32_t sum = add_reduce(k, Reduction::sum, power);
+    int32_t weight = add_op(k, ExprOp::div, power, sum);
+    const auto unless_masked = [&](double masked, int32_t otherwise) {
       const int32_t none = add_number(k, -infinity);
-      const int32_t masked = add(k, {.op = ExprOp::eq, .type = Scalar::boolean, .in = {top, none, -1}});
-      weight = add(k, {.op = ExprOp::select, .type = Scalar::f32, .in = {masked, add_number(k, 0), weight}});
-    }
+      const int32_t is_masked = add(k, {.op = ExprOp::eq, .type = Scalar::boolean, .in = {top, none, -1}});
+      return add(k, {.op = ExprOp::select, .type = Scalar::f32, .in = {is_masked, add_number(k, masked), otherwise}});
+    };
+    if (outer_.contraction->masked_rows_are_zero) weight = unless_masked(0, weight);
     k.stores = {{scratch_access(b, to, space, true), weight, false}};
+    if (logs >= 0) {
+      const int32_t log = add_op(k, ExprOp::add, top, add_op(k, ExprOp::log, sum));
+      Access along = scratch_access(b, logs, {space.begin(), space.end() - 1}, true);
+      along.strides.push_back(0);
+      k.stores.push_back({std::move(along), unless_masked(-infinity, log), false});
+    }
     return b;
   }
 

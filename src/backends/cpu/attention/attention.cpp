@@ -69,6 +69,7 @@ class AttentionStep final : public BoundStep {
         columns_(v_.size(2)),
         threads_(usable_threads(p.kernel, p.context)),
         safe_(p.kernel.contraction->masked_rows_are_zero),
+        logs_(takes_log(p.kernel)),
         value_tile_(columns_ > tall_tile().columns ? wide_tile() : tall_tile()),
         ld_(ceil_div(columns_, value_tile_.columns) * value_tile_.columns + 16),
         epilogue_(p.kernel, p.args, axes.batch, axes.rows, axes.columns, ld_, threads_) {
@@ -392,6 +393,8 @@ class AttentionStep final : public BoundStep {
       out.factor[r] = zero ? 0 : 1 / out.sum[r];
     }
     scale_rows(out.o, ld_, rows.count(), columns_, out.factor);
+    for (int64_t r = 0; logs_ && r < rows.count(); ++r)  // behind the columns, where epilogues look for it
+      out.o[(r + 1) * ld_ - 1] = out.top[r] == -infinity ? -infinity : out.top[r] + std::log(out.sum[r]);
     epilogue_.run(out.o, rows.batch, rows.begin, rows.end, 0, columns_, thread);
   }
 
@@ -402,7 +405,7 @@ class AttentionStep final : public BoundStep {
   std::unique_ptr<Loops> count_;
   std::vector<void*> count_args_;
   int threads_;
-  bool safe_, direct_ = false;
+  bool safe_, logs_, direct_ = false;
   TileShape value_tile_;
   int64_t ld_;
   TileEpilogue epilogue_;
@@ -426,7 +429,6 @@ Answer make_attention_step(Problem& problem) {
   if (attention.score->keys >= 0 &&
       dependence_of(score_kernel(problem.kernel)).dims[static_cast<size_t>(attention.score->keys)] != 0)
     return decline("rows with different numbers of keys");
-  if (takes_log(problem.kernel)) return decline("the log of the weights' sum");
   return accept(std::make_unique<AttentionStep>(problem, *axes));
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "kernel/facts/attention_axes.h"
 
 namespace npusim::cpu {
 
@@ -14,6 +15,15 @@ std::vector<void*> epilogue_args(const EpilogueKernel& epilogue, std::span<const
   return pointers;
 }
 
+namespace {
+
+Access log_of_rows(const Kernel& kernel, const Axis& rows, int64_t ld) {
+  if (!takes_log(kernel)) return {};
+  return {-1, ld - 1, tile_strides(kernel.space.size(), rows, {}, ld), {}, {}};
+}
+
+}  // namespace
+
 TileEpilogue::TileEpilogue(const Kernel& kernel, std::span<const Binding> args, const Axis& batch, const Axis& rows,
                            const Axis& columns, int64_t ld, int threads, bool in_place)
     : batch_(batch),
@@ -21,7 +31,8 @@ TileEpilogue::TileEpilogue(const Kernel& kernel, std::span<const Binding> args, 
       columns_(columns),
       ld_(ld),
       in_place_(in_place),
-      epilogue_(make_epilogue(kernel, tile_strides(kernel.space.size(), rows, columns, ld))),
+      epilogue_(
+          make_epilogue(kernel, tile_strides(kernel.space.size(), rows, columns, ld), log_of_rows(kernel, rows, ld))),
       loops_(epilogue_.kernel, threads, true) {
   PerThread state;
   state.args = epilogue_args(epilogue_, args);

@@ -17,7 +17,8 @@ std::vector<void*> epilogue_args(const EpilogueKernel& epilogue, std::span<const
 // the contraction is the same) make up the space.
 class TileEpilogue {
  public:
-  // leaf[r, c] = tile[r·ld + c]. in_place: the last argument of the kernel is the tile itself, addressed like the leaf.
+  // leaf[r, c] = tile[r·ld + c], and an attention's log of a sum is tile[r·ld + ld − 1]. in_place: the last argument of
+  // the kernel is the tile itself, addressed like the leaf.
   TileEpilogue(const Kernel& kernel, std::span<const Binding> args, const Axis& batch, const Axis& rows,
                const Axis& columns, int64_t ld, int threads, bool in_place = false);
   // `tile` holds rows [r0, r1) and columns [c0, c1) of a batch, (r0, c0) first.

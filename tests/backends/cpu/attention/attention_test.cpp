@@ -130,6 +130,27 @@ TEST(ContractionAttention, AdditiveMasks) {
         }
 }
 
+// The log of each row's sum beside the values: rows of every kind, parts of the keys, rows without any score but −∞.
+TEST(ContractionAttention, LogOfTheSum) {
+  constexpr double inf = std::numeric_limits<double>::infinity();
+  for (int64_t queries : {1, 9, 150})
+    for (int64_t keys : {0, 1, 31, 129, 1100})
+      for (double low : {-inf, -3e38})
+        for (bool safe : {false, true}) {
+          if (queries == 150 && keys > 129 && safe) continue;
+          const Case c{
+              .kv_heads = 1, .group = 2, .queries = queries, .keys = keys, .columns = 24, .safe = safe, .logs = true};
+          check_contraction(attention(c, DType::f32, masked), {}, [&](ContractionRun& run) {
+            for (int64_t i = 0; i < queries * keys; ++i) {
+              const int64_t query = i / keys % queries, key = i % keys;
+              const bool hidden = query % 4 == 3 || key % 5 == 2 || key / 300 == 1;
+              store_double(run.memory[3].data(), DType::f32, i, hidden ? low : 0.125 * static_cast<double>(key % 3));
+            }
+          });
+          if (::testing::Test::HasFatalFailure()) return;
+        }
+}
+
 TEST(ContractionAttention, BooleanMasks) {
   for (double low : {-HUGE_VAL, -3e38, -1.0})
     for (int64_t queries : {1, 12})

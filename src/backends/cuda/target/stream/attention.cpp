@@ -169,6 +169,7 @@ std::optional<StreamAttention> find_stream_attention(const Kernel& k, std::strin
     return none("keys or values that do not lie in words");
   if (std::any_of(k.stores.begin(), k.stores.end(), [](const Store& s) { return s.accumulate; }))
     return none("an attention that adds to what it stores");
+  if (takes_log(k)) return none("an attention that stores the log of its weights' sum");
   constexpr int64_t most_elements = int64_t{1} << 30;  // positions are int
   for (const KernelArg& arg : k.args)
     if (arg.elements > most_elements) return none(fmt::format("an attention with {} elements", arg.elements));
