@@ -97,6 +97,24 @@ TEST(Fourier, ProductsOfLongRows) {
       }
 }
 
+// Nothing is copied that products can read and store themselves.
+TEST(Fourier, TheLastProductStores) {
+  const auto steps = [](FourierKind kind, int64_t length) {
+    FourierSpec s{.kind = kind, .rows = {2, 3}, .length = length, .given = length, .kept = length};
+    if (kind == FourierKind::signal) s.given = length / 2 + 1;
+    if (kind == FourierKind::real) s.kept = length / 2 + 1;
+    std::vector<std::string> names;
+    for (const BoundKernel& step : unfuse(fourier_kernel(s)).steps)
+      names.push_back(step.kernel.name.substr(step.kernel.name.find('_') + 1));
+    return names;
+  };
+  EXPECT_THAT(steps(FourierKind::real, 60), ElementsAre("matrix", "sum"));
+  EXPECT_THAT(steps(FourierKind::signal, 60), ElementsAre("pack", "matrix", "sum"));
+  EXPECT_THAT(steps(FourierKind::real, 1000), ElementsAre("matrix", "sum", "turns", "turn", "matrix", "sum"));
+  EXPECT_THAT(steps(FourierKind::complex, 1000),
+              ElementsAre("pack", "matrix", "sum", "turns", "turn", "matrix", "sum"));
+}
+
 // What is imaginary in bins that are real is 0 where the sums have no number.
 TEST(Fourier, RealBinsStayReal) {
   Draws d(4);

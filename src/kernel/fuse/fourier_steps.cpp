@@ -1,4 +1,5 @@
-// Rows are packed as [part, row, element], with the real parts before all imaginary ones, transformed, and stored.
+// Rows are packed as [part, row, element], with the real parts before all imaginary ones, unless they lie so, and
+// transformed; the last product stores them, or what follows it where that does more.
 #include "kernel/fuse/fourier_steps.h"
 
 #include <algorithm>
@@ -122,9 +123,19 @@ class Speller {
     return a;
   }
 
+  // Real rows that lie in memory as packed ones would.
+  bool is_packed() const {
+    if (form_.im || form_.signal || form_.re.count != form_.length) return false;
+    const Access& a = *form_.re.access;
+    const KernelArg& arg = outer_.args[static_cast<size_t>(a.arg)];
+    return arg.dtype == dtype_ && arg.elements == element_count(outer_.space) && a.offset == 0 && a.guards.empty() &&
+           a.strides == row_major_strides(outer_.space);
+  }
+
   // What is transformed: the rows, or of half a spectrum the conjugate of the whole.
   Rows packed() {
     const int64_t rows = element_count(rows_), parts = form_.im || form_.signal ? 2 : 1;
+    if (is_packed()) return {form_.re.access->arg, rows, form_.length, 1};
     const Rows z{add_scratch({parts, rows, form_.length}), rows, form_.length, parts};
     BoundKernel step;
     Kernel& k = step.kernel;
@@ -171,22 +182,36 @@ class Speller {
     return z;
   }
 
+  // By the product that finds them, if that is the last step.
   void store(const Spectrum& s) {
+    BoundKernel step = storing(s), &last = result_.steps.back();
+    const bool newest = s.value == static_cast<int>(outer_.args.size() + result_.scratch.size()) - 1;
+    if (auto both = newest ? append_consumer(last, step, s.value, false, {}) : std::nullopt) {
+      both->kernel.name = last.kernel.name;
+      last = std::move(*both);
+      order_args(last);
+      result_.scratch.pop_back();
+    } else {
+      add(std::move(step));
+    }
+  }
+
+  // From the spectrum, [part, rows…, digits…], to where its parts belong.
+  BoundKernel storing(const Spectrum& s) const {
     BoundKernel step;
     Kernel& k = step.kernel;
     k.name = outer_.name + "_store";
     k.space = rows_;
+    k.space.insert(k.space.begin(), s.parts);
     for (const Spectrum::Digit& digit : s.digits) k.space.push_back(digit.extent);
-    const size_t rank = rows_.size();
+    const size_t rank = rows_.size() + 1;
     k.args.push_back({dtype_, s.parts * s.rows * s.length, false, -1});
     step.values.push_back(s.value);
+    k.accesses.push_back({0, 0, row_major_strides(k.space), {}, {}});
     for (const int part : {0, 1}) {
       const auto& stored = form_.parts[static_cast<size_t>(part)];
       if (!stored) continue;
-      k.accesses.push_back({0, part * s.rows * s.length, row_major_strides(k.space), {}, {}});
-      Expr load{.op = ExprOp::load, .type = type_};
-      load.integer = static_cast<int64_t>(k.accesses.size()) - 1;
-      k.exprs.push_back(load);
+      k.exprs.push_back({.op = ExprOp::load, .type = type_});
       const auto last = [&] { return static_cast<int32_t>(k.exprs.size()) - 1; };
       if (part == 1 && !form_.im) only_complex_bins(k, s, rank);
       if (stored->scale != 1) {
@@ -200,7 +225,8 @@ class Speller {
       step.values.push_back(to.arg);
       k.args.push_back(outer_.args[static_cast<size_t>(to.arg)]);
       to.arg = static_cast<int>(k.args.size()) - 1;
-      to.strides.resize(rank);
+      to.strides.resize(rank - 1);
+      to.strides.insert(to.strides.begin(), 0);
       to.guards.clear();
       Guard kept{std::vector<int64_t>(rank, 0), 0, stored->to.count, stored->to.step};
       for (const Spectrum::Digit& digit : s.digits) {
@@ -209,9 +235,14 @@ class Speller {
         kept.coeffs.push_back(digit.weight);
       }
       if (stored->to.count != form_.length) to.guards = {kept};
+      if (s.parts > 1) {
+        Guard own{std::vector<int64_t>(k.space.size(), 0), -part, 1, 0};
+        own.coeffs[0] = 1;
+        to.guards.push_back(own);
+      }
       k.stores.push_back({to, last()});
     }
-    add(std::move(step));
+    return step;
   }
 
   // The last expression, or 0 in the bins that are real.

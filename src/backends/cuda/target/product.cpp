@@ -93,7 +93,11 @@ void order_across(Product& p, Operand& o, Axis& axis) {
 // Results that lie side by side are made by one thread. An operand that is read across its axis has the last dimension.
 void order_results(const Kernel& k, Product& p) {
   const Store& store = k.stores[0];
-  const auto step = [&](int dim) { return std::abs(store.access.strides[static_cast<size_t>(dim)]); };
+  const auto step = [&](int dim) {
+    int64_t by = store.access.strides[static_cast<size_t>(dim)];
+    for (const Guard& g : store.access.guards) by += g.coeffs[static_cast<size_t>(dim)] * g.stride;
+    return std::abs(by);
+  };
   const auto free_axis = [](const Operand& o) { return o.words != Operand::Words::across; };
   const auto pick = [&](Axis& axis, const Operand& o) {
     int best = -1;
