@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <map>
+#include <random>
 
 #include "kernel/builder.h"
 #include "kernel/evaluate.h"
@@ -152,6 +154,49 @@ TEST(Facts, AddressesThatMeet) {
   Access overlapping = kernel.stores[0].access;
   overlapping.strides = {0, 1, 1};  // (1, 0) and (0, 1) meet
   EXPECT_EQ(colliding_dims(kernel, overlapping), (std::vector<bool>{true, true, true}));
+}
+
+// Of random places: where no dimension is said to make two points meet, none do; of two dimensions it is said exactly.
+TEST(Facts, PointsThatAreSaidApartAreApart) {
+  std::mt19937 random(1);
+  const auto whole = [&](int64_t low, int64_t high) {
+    return std::uniform_int_distribution<int64_t>(low, high)(random);
+  };
+  int64_t apart = 0;
+  for (int n = 0; n < 20000; ++n) {
+    Kernel k;
+    Access a;
+    const int64_t rank = whole(1, 3);
+    for (int64_t d = 0; d < rank; ++d) k.space.push_back(whole(1, 5)), a.strides.push_back(whole(-12, 12));
+    const bool guarded = whole(0, 3) == 0;
+    if (guarded) {
+      Guard g{std::vector<int64_t>(k.space.size()), whole(-2, 2), whole(1, 6), whole(0, 9)};
+      for (int64_t& c : g.coeffs) c = whole(-1, 2);
+      a.guards.push_back(std::move(g));
+    }
+    std::map<int64_t, int> seen;  // by address: how many points
+    for (int64_t point = 0; point < element_count(k.space); ++point) {
+      int64_t address = 0, value = guarded ? a.guards[0].offset : 0, rest = point;
+      for (size_t d = 0; d < k.space.size(); rest /= k.space[d++]) {
+        const int64_t index = rest % k.space[d];
+        address += index * a.strides[d];
+        if (guarded) value += index * a.guards[0].coeffs[d];
+      }
+      if (guarded && (value < 0 || value >= a.guards[0].limit)) continue;
+      ++seen[address + (guarded ? value * a.guards[0].stride : 0)];
+    }
+    const bool meet = std::any_of(seen.begin(), seen.end(), [](const auto& one) { return one.second > 1; });
+    std::vector<bool> said = colliding_dims(k, a);
+    for (size_t d = 0; d < said.size(); ++d) said[d] = said[d] && k.space[d] > 1;
+    const bool may = std::any_of(said.begin(), said.end(), [](bool b) { return b; });
+    ASSERT_TRUE(may || !meet) << n;
+    apart += !may;
+    const auto dims = std::count_if(k.space.begin(), k.space.end(), [](int64_t e) { return e > 1; });
+    if (!guarded && dims <= 2) {
+      ASSERT_EQ(may, meet) << n;
+    }
+  }
+  EXPECT_GT(apart, 5000);
 }
 
 }  // namespace

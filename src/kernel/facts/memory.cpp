@@ -58,28 +58,28 @@ struct Digit {
   int64_t stride, extent;
 };
 
-// Whether a sum of digits tells each of them: every stride exceeds all that smaller ones can add up to.
+// Whether a sum of digits tells each of them: every stride exceeds all that smaller ones can add up to. Or of two one
+// is too short to make up for a step of the other: a·x = b·y needs |x| >= b / gcd(a, b).
 bool tells_digits(std::vector<Digit> digits) {
+  std::erase_if(digits, [](const Digit& digit) { return digit.extent <= 1; });
+  if (digits.size() == 2 && digits[0].stride != 0 && digits[1].stride != 0) {
+    const int64_t common = std::gcd(digits[0].stride, digits[1].stride);
+    if (digits[0].extent <= digits[1].stride / common || digits[1].extent <= digits[0].stride / common) return true;
+  }
   std::sort(digits.begin(), digits.end(), [](const Digit& x, const Digit& y) { return x.stride < y.stride; });
   __int128 covered = 0;
   for (const Digit& digit : digits) {
-    if (digit.extent <= 1) continue;
     if (digit.stride <= covered) return false;
     covered += static_cast<__int128>(digit.stride) * (digit.extent - 1);
   }
   return true;
 }
 
-// Whether a guarded coordinate tells the index along each of its dimensions, as o · stride + k does for k < stride. Of
-// two dimensions also where one is too short to make up for a step of the other: a·x = b·y needs |x| >= b / gcd(a, b).
+// Whether a guarded coordinate tells the index along each of its dimensions, as o · stride + k does for k < stride.
 bool tells_dims(const Kernel& k, const Guard& g) {
   std::vector<Digit> digits;
   for (size_t d = 0; d < k.space.size(); ++d)
     if (g.coeffs[d] && k.space[d] > 1) digits.push_back({std::abs(g.coeffs[d]), k.space[d]});
-  if (digits.size() == 2) {
-    const int64_t common = std::gcd(digits[0].stride, digits[1].stride);
-    if (digits[0].extent <= digits[1].stride / common || digits[1].extent <= digits[0].stride / common) return true;
-  }
   return tells_digits(std::move(digits));
 }
 
