@@ -101,7 +101,7 @@ Answer make_gemv_step(Problem& problem) {
   if (a.size(0) != 1) return decline(fmt::format("{} products", a.size(0)));
   // A weight that is an input would be packed by every run: for so few rows that takes longer than to multiply them,
   // where there are registers for it.
-  constexpr int64_t most_unpacked_rows = 32, least_depth = 128, least_weight = 32 << 10;
+  constexpr int64_t most_unpacked_rows = 6, least_depth = 128, least_weight = 32 << 10;
   const bool unpacked = many_registers() && !m.constant && a.size(1) <= most_unpacked_rows &&
                         a.size(2) >= least_depth && a.size(2) * b.size(1) >= least_weight;
   if (a.size(1) > gemv_max_rows && !unpacked) return decline(fmt::format("{} rows", a.size(1)));
