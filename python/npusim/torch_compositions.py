@@ -236,6 +236,22 @@ def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2, eps: float = 1e-6, k
 # ---- torchvision
 
 
+def ldexp(self: Tensor, other: Tensor) -> Tensor:
+    """self · 2^other, rounded once, where 2^other itself is no number of the dtype; of other dtypes a power."""
+    if not self.is_floating_point() or other.is_floating_point() or other.is_complex() or other.dtype == torch.bool:
+        return self * torch.pow(2.0, other)
+    computed = torch.float64 if self.dtype == torch.float64 else torch.float32
+    low, high = (-1022, 1023) if computed == torch.float64 else (-126, 127)
+    power = other.to(torch.int32).to(torch.int64)  # the C library's int
+    x = self.to(computed)
+    # The last factor alone may round: where one before it does, the result is 0.
+    last = power.clamp(low, high)
+    rest = power - last
+    for part in (first := rest.clamp(low, high), (rest - first).clamp(low, high), last):
+        x = x * torch.exp2(part.to(computed))
+    return x.to(self.dtype)
+
+
 def roi_align(
     input: Tensor,  # [batch, channels, height, width]
     rois: Tensor,  # [regions, 5]: which of the batch, x and y of two corners
@@ -341,6 +357,7 @@ COMPOSITIONS: dict[str, Callable[..., Any]] = {
     "aten._neg_view.default": lambda self: self.neg(),
     "aten.repeat_interleave.Tensor": repeat_interleave,
     "aten.histc.default": histc,
+    "aten.ldexp.Tensor": ldexp,
     "aten.pairwise_distance.default": pairwise_distance,
     "aten._is_all_true.default": lambda self: self.all(),
     "aten._is_any_true.default": lambda self: self.any(),

@@ -31,6 +31,14 @@ int64_t wrapped(const OpCall& call, int64_t number) {
 Pointwise::Pointwise(const OpCall& call, Lowering& lowering)
     : kernel(lowering, call.outputs[0].shape), call_(call), lowering_(lowering) {}
 
+// ATen converts operands before it computes: a logarithm of integers beside float64 is one of float64. Booleans, which
+// may be conditions, are the same numbers in any type.
+Ex Pointwise::computed(Ex x) {
+  const DType result = call_.outputs[0].dtype, common = common_dtype(call_);
+  if (!is_float(result) || x.type() == Scalar::boolean) return x;
+  return kernel.cast(x, is_float(common) ? std::max(scalar_of(common), scalar_of(result)) : scalar_of(result));
+}
+
 Ex Pointwise::arg(int nth) {
   int tensors = 0;
   for (const SchemaArg& arg : call_.op->schema.args) {
@@ -38,12 +46,13 @@ Ex Pointwise::arg(int nth) {
     const int operand = call_.tensor(arg.name);
     if (operand < 0) {
       const int64_t* number = std::get_if<int64_t>(&call_.attr(arg.name));
-      return number ? kernel.integer(wrapped(call_, *number)) : attr(arg.name);
+      return computed(number ? kernel.integer(wrapped(call_, *number)) : attr(arg.name));
     }
     const Ex x = kernel.load_broadcast(kernel.read(lowering_.input(operand)));
     const DType common = common_dtype(call_);
     // Quotients of integers and the like are of them as they are.
-    return is_float(common) || !is_float(call_.outputs[0].dtype) ? converted(x, call_.type(arg.name).dtype, common) : x;
+    const bool as_common = is_float(common) || !is_float(call_.outputs[0].dtype);
+    return computed(as_common ? converted(x, call_.type(arg.name).dtype, common) : x);
   }
   fail(ErrorKind::internal, "{} has no tensor argument {}", call_.op->name(), nth);
 }

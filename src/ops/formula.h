@@ -13,13 +13,14 @@ namespace npusim {
 class Pointwise {
  public:
   Pointwise(const OpCall& call, Lowering& lowering);
-  Ex arg(int nth);                 // the nth Tensor argument: operand or scalar
+  Ex arg(int nth);                 // the nth Tensor argument: operand or scalar, in what the call computes in
   Ex attr(std::string_view name);  // a Scalar attribute with ATen's type: integer, real or boolean
   void store(Ex x);
 
   OpKernel kernel;
 
  private:
+  Ex computed(Ex x);
   const OpCall& call_;
   Lowering& lowering_;
 };
