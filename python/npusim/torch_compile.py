@@ -26,7 +26,7 @@ from .arrays import DTYPES, as_array
 from .errors import Error, Problem, UnsupportedError, UsageError
 from .program import Program
 from .session import Session
-from .torch_aliases import RESHAPE_ALIAS, as_strided, parts_of
+from .torch_aliases import RESHAPE_ALIAS, as_strided, parts_of, shows_twice
 from .torch_bits import loses_bits
 from .torch_checks import hold_assertions, without_effects
 from .torch_decompose import decompositions, shows_operand
@@ -170,12 +170,12 @@ def _written_inputs(graph: torch.fx.GraphModule) -> list[int]:
 
 
 class _SharedOtherwise(Exception):
-    """Inputs share memory, of which one is written, and did not when the graph was captured."""
+    """An input that is written shares memory with another, which it did not when the graph was captured, or with itself."""
 
 
 def _apart(run: Run, written: list[int]) -> Run:
-    """The same, of inputs that share no memory where one is written: nothing guards that, and a graph that was captured of
-    others would write what it reads later."""
+    """The same, of inputs that share no memory where one is written, and of which that shows no element twice: nothing guards
+    that, and a graph that was captured of others would write what it reads later."""
 
     def checked(arguments: Sequence[Any]) -> list[Any]:
         by_memory: dict[int, list[torch.Tensor]] = collections.defaultdict(list)
@@ -183,7 +183,7 @@ def _apart(run: Run, written: list[int]) -> Run:
             if isinstance(value, torch.Tensor):
                 by_memory[_storage(value)].append(value)
         for to in (arguments[position] for position in written):
-            if any(one is not to and _overlap(to, one) for one in by_memory[_storage(to)]):
+            if shows_twice(to) or any(one is not to and _overlap(to, one) for one in by_memory[_storage(to)]):
                 raise _SharedOtherwise
         return run(arguments)
 
@@ -208,12 +208,13 @@ def _shared_alike(graph: torch.fx.GraphModule, run: Any, sharing: list[tuple[int
     def checked(*inputs: Any) -> Any:
         nonlocal said
         with contextlib.suppress(_SharedOtherwise):
-            if sharing is None or _sharing(inputs) == sharing:
+            tensors = () if sharing is None else filter(torch.is_tensor, inputs)
+            if sharing is None or (_sharing(inputs) == sharing and not any(map(shows_twice, tensors))):
                 return run(*inputs)
         if not said:
             log.warning(
-                "calls whose arguments share memory otherwise than when the graph was captured, where one is written, are"
-                " left to eager PyTorch: torch._dynamo.reset() captures it anew"
+                "calls whose arguments share memory otherwise than when the graph was captured, or show an element more than"
+                " once, where one is written, are left to eager PyTorch: torch._dynamo.reset() captures it anew"
             )
         said = True
         return graph(*inputs)

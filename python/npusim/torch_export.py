@@ -24,7 +24,7 @@ from .arrays import not_dense
 from .errors import Error, Problem, UnsupportedError, UsageError
 from .exported import Exported
 from .nested import Key, Leaf
-from .torch_aliases import WEIGHTS, memory_of, overlap, place_of, weight_of
+from .torch_aliases import WEIGHTS, memory_of, overlap, place_of, shows_twice, weight_of
 from .torch_arithmetic import numbers_followed
 from .torch_assigned import Assigned, assignments_kept, check_next_run, check_assigned, raises_in_eager
 from .torch_branches import find_branches
@@ -397,14 +397,23 @@ class _Writer:
         for group in owners.values():
             for node, target, value in (one for one in group if one[0].name in changed):
                 others = [name for other, name, held in group if other is not node and overlap(value, held)]
-                if others:
-                    what = f"is changed in place and shares memory with {', '.join(map(repr, others))}"
-                    self.problems.append(Problem(f"weight '{target}'", f"{what}: expected memory of its own, as clone() gives"))
+                twice = value.layout is torch.strided and shows_twice(value)
+                if others or twice:
+                    with_what = f"shares memory with {', '.join(map(repr, others))}" if others else "shows an element more than once"
+                    what = f"is changed in place and {with_what}: expected memory of its own, as clone() gives"
+                    self.problems.append(Problem(f"weight '{target}'", what))
 
     def check_arguments(self, changed: set[str], nodes: list[torch.fx.Node], specs: list[Any]) -> None:
-        """Each input of a program is an array of its own: what a write to one shows in the other would be missing."""
+        """Each input of a program is an array of its own, and each of its elements is one: what a write to one shows in the
+        other would be missing."""
         pairs = list(zip(nodes, specs, strict=True))
         given = [node for node, spec in pairs if spec.kind == InputKind.USER_INPUT]
+        for node in given:
+            value = node.meta.get("val")
+            if node.name in changed and isinstance(value, torch.Tensor) and shows_twice(value):
+                what = "shows an element more than once in the example, as expand() and unfold() give it, and forward() writes to"
+                what += " it: expected a clone() of it, as each element of an input is one of its own"
+                self.problems.append(Problem(f"input '{node.name}'", what))
         weights = {spec.target: node for node, spec in pairs if spec.kind != InputKind.USER_INPUT}
         for at, other in self.shared:
             with_node = given[other] if isinstance(other, int) else weights.get(other)

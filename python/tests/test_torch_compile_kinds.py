@@ -555,6 +555,38 @@ def test_arguments_that_share_otherwise_in_a_later_call(first, caplog):
     assert (0 if first else len(calls)) <= warned <= 2 * len(calls)
 
 
+SHOWN_TWICE = {
+    "unfold": lambda: torch.arange(1.0, 7).unfold(0, 4, 1),
+    "strides": lambda: torch.as_strided(torch.arange(1.0, 20), (3, 4), (2, 1)),
+    "expand": lambda: torch.arange(1.0, 5)[None].expand(3, 4),
+    "dense": lambda: torch.arange(1.0, 13).reshape(3, 4),
+}
+WRITTEN = {
+    "row": lambda x: (x[0].mul_(2), x * 1)[1],
+    "column": lambda x: (x[:, :1].copy_(x[:, 1:2] + 1), x + 1)[1],
+    "element": lambda x: (x[1, 2:3].add_(5), x.sum())[1],
+    "none": lambda x: x * 2,
+}
+
+
+@pytest.mark.parametrize("memory", SHOWN_TWICE)
+@pytest.mark.parametrize("write", WRITTEN)
+def test_an_argument_that_shows_an_element_twice(memory, write):
+    """Captured of such a one, and of a dense one before."""
+    make, call = SHOWN_TWICE[memory], WRITTEN[write]
+    try:
+        wanted, theirs = call(x := make()), x
+    except RuntimeError:
+        pytest.skip("PyTorch refuses it")
+    for first in (make, SHOWN_TWICE["dense"]):
+        torch._dynamo.reset()
+        compiled = torch.compile(call, backend="npusim")
+        with torch.no_grad():
+            compiled(first())
+            ours = make()
+            assert torch.equal(compiled(ours), wanted) and torch.equal(ours, theirs)
+
+
 def test_arguments_of_one_memory_that_lie_apart(caplog):
     torch._dynamo.reset()
     compiled = torch.compile(lambda x, y: (x.mul_(2), y + 1)[1], backend="npusim")
