@@ -15,14 +15,7 @@ from .torch_pairs import Pair
 if TYPE_CHECKING:
     from .torch_complex_call import Call
 
-LIBRARY = torch.library.Library("npusim", "DEF")
-LIBRARY.define(
-    "fourier(Tensor re, Tensor? im, int dim, bool inverse, SymInt bins, float scale) -> (Tensor, Tensor)"
-)
-LIBRARY.define("fourier_signal(Tensor re, Tensor im, int dim, SymInt size, float scale) -> Tensor")
 
-
-@torch.library.impl(LIBRARY, "fourier", "CompositeExplicitAutograd")
 def fourier(re: Tensor, im: Tensor | None, dim: int, inverse: bool, bins: int, scale: float) -> Pair:
     """The first `bins` of scale · Σ z[n] e^(∓2πi n k / size) along a dimension, of z = re + i im; im None: of real numbers."""
     if im is None and not inverse and bins == re.shape[dim] // 2 + 1:
@@ -37,12 +30,10 @@ def fourier(re: Tensor, im: Tensor | None, dim: int, inverse: bool, bins: int, s
     return _apart(found.real), _apart(found.imag)
 
 
-@torch.library.impl(LIBRARY, "fourier", "Meta")
 def _fourier(re: Tensor, im: Tensor | None, dim: int, inverse: bool, bins: int, scale: float) -> Pair:
     return _with_extent(re, dim, bins), _with_extent(re, dim, bins)
 
 
-@torch.library.impl(LIBRARY, "fourier_signal", "CompositeExplicitAutograd")
 def fourier_signal(re: Tensor, im: Tensor, dim: int, size: int, scale: float) -> Tensor:
     """The real signal of `size` elements, times scale · size, of the first half of its spectrum. What is imaginary in the bins
     that are real does not count."""
@@ -50,7 +41,6 @@ def fourier_signal(re: Tensor, im: Tensor, dim: int, size: int, scale: float) ->
     return found if scale == 1 else found * scale
 
 
-@torch.library.impl(LIBRARY, "fourier_signal", "Meta")
 def _fourier_signal(re: Tensor, im: Tensor, dim: int, size: int, scale: float) -> Tensor:
     return _with_extent(re, dim, size)
 
@@ -119,3 +109,22 @@ def _normalized(size: int, normalization: int) -> float:
 
 
 FOURIER: dict[str, Callable[..., Any]] = {"_fft_c2c": _c2c, "_fft_c2r": _c2r, "_fft_r2c": _r2c}
+
+
+# Last of all: an import that is interrupted is made again, and what it had registered is still there and works.
+LIBRARY = torch.library.Library("npusim", "FRAGMENT")
+SCHEMAS = {
+    "fourier": "(Tensor re, Tensor? im, int dim, bool inverse, SymInt bins, float scale) -> (Tensor, Tensor)",
+    "fourier_signal": "(Tensor re, Tensor im, int dim, SymInt size, float scale) -> Tensor",
+}
+for name, schema in SCHEMAS.items():
+    if not torch._C._jit_get_schemas_for_operator(f"npusim::{name}"):
+        LIBRARY.define(name + schema)
+for name, key, function in (
+    ("fourier", "CompositeExplicitAutograd", fourier),
+    ("fourier", "Meta", _fourier),
+    ("fourier_signal", "CompositeExplicitAutograd", fourier_signal),
+    ("fourier_signal", "Meta", _fourier_signal),
+):
+    if not torch._C._dispatch_has_kernel_for_dispatch_key(f"npusim::{name}", key):
+        LIBRARY.impl(name, function, key)

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import random
 import signal
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -206,3 +208,37 @@ def test_a_reset_that_fails_leaves_nothing_that_runs():
         session.reset_states()
     with pytest.raises(npusim.UsageError):
         session.run(X)
+
+
+INTERRUPTED_IMPORT = """
+import sys, torch, npusim
+model, x, left = torch.nn.Linear(4, 4).eval(), torch.randn(1, 4), int(sys.argv[1])
+torch.export.export(model, (x,))  # PyTorch's own lazy imports
+def watch(frame, event, argument):
+    global left
+    if "torch_fourier" in frame.f_code.co_filename or "torch_fourier" in frame.f_back.f_code.co_filename:
+        left -= 1
+        if left == 0:
+            sys.setprofile(None)
+            raise KeyboardInterrupt
+sys.setprofile(watch)
+try:
+    npusim.compile(model, (x,), dtype="float32")
+except KeyboardInterrupt as error:
+    sys.last_exc = error  # as a console keeps it
+sys.setprofile(None)
+npusim.compile(model, (x,), dtype="float32")
+class Back(torch.nn.Module):
+    def forward(self, x):
+        return torch.fft.irfft(torch.fft.rfft(x))
+x = torch.randn(3, 8)
+found = npusim.Session(npusim.compile(Back(), (x,), dtype="float32")).run(x)["output"]
+assert torch.allclose(torch.from_numpy(found), x, atol=1e-5)
+"""
+
+
+@pytest.mark.parametrize("event", [1, 40, 90, 105, 112, 120])
+def test_an_import_that_is_interrupted(event):
+    """What PyTorch knows of npusim's operators by then is no reason to refuse the next import."""
+    done = subprocess.run([sys.executable, "-c", INTERRUPTED_IMPORT, str(event)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
