@@ -147,6 +147,8 @@ TextModel find_text_model(const Program& program) {
       model.prefills.push_back(std::move(method));
       continue;
     }
+    // What samples takes a temperature and the state of its numbers, and may take what share of them is drawn from.
+    if (method.temperature >= 0 ? method.generator < 0 : method.top_p >= 0) continue;
     TextMethod& place = method.next < 0          ? model.decode
                         : method.temperature < 0 ? model.greedy
                         : method.top_p < 0       ? model.sample

@@ -120,6 +120,23 @@ TEST(TextMethods, TheFirstOfTheLikeliest) {
   EXPECT_EQ(chosen(logits), 13);
 }
 
+// A file may say of any input that it is none of those: then the host draws.
+TEST(TextMethods, WhatLacksARoleDoesNotSample) {
+  const CompileResult result = compile_text(Mask::added, {4});
+  const TextModel whole = find_text_model(*result.program);
+  ASSERT_GE(whole.sample.method, 0);
+  ASSERT_GE(whole.nucleus.method, 0);
+  for (const int method : {whole.sample.method, whole.nucleus.method})
+    for (const Role role : {Role::generator, Role::temperature}) {
+      Program program = *result.program;
+      for (TensorSpec& input : program.methods[static_cast<size_t>(method)].inputs)
+        if (input.role == role) input.role = Role::data;
+      const TextModel text = find_text_model(program);
+      for (const TextMethod* m : {&text.greedy, &text.sample, &text.nucleus}) EXPECT_NE(m->method, method);
+      EXPECT_GE(text.decode.method, 0);
+    }
+}
+
 // The method that draws its tokens takes those that the host takes from decode's logits, token by token, with a prompt
 // read by a prefill and without; near 0 and at 0 it takes the likeliest.
 TEST(TextMethods, DrawsWhatTheHostDraws) {
