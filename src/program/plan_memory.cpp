@@ -11,8 +11,8 @@
 namespace npusim {
 namespace {
 
-constexpr size_t most_tried_again = 4000;        // values: of more a placement takes its time
-constexpr uint64_t most_meetings = 100'000'000;  // of two values at one step, in all placements together
+constexpr size_t most_tried_again = 4000;       // values: of more a placement takes its time
+constexpr uint64_t most_meetings = 20'000'000;  // of two values at one step, in all placements together
 
 uint64_t round_up(uint64_t bytes, uint64_t alignment) { return (bytes + alignment - 1) / alignment * alignment; }
 

@@ -364,6 +364,33 @@ void scan_log(const TileCall& c) {
   }
 }
 
+// Rows of doubles, of which the compiler makes no vectors: NaN stays.
+template <bool highest, class F>
+void extreme_of_doubles(const TileCall& c) {
+  const hn::ScalableTag<double> d;
+  using W = hn::Vec<decltype(d)>;
+  if (fold_few<double, F>(c)) return;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  const auto beyond = [](W a, W b)
+                          HWY_ATTR { return hn::IfThenElse(hn::IsNaN(a), a, highest ? hn::Max(a, b) : hn::Min(a, b)); };
+  for (int64_t r = 0; r < c.rows; ++r) {
+    const double* a = row_of<double>(c, 0, r);
+    W top[4];
+    for (W& one : top) one = hn::Set(d, highest ? -infinity : infinity);
+    int64_t j = 0;
+    for (; j + 4 * lanes <= c.columns; j += 4 * lanes)
+      for (int64_t k = 0; k < 4; ++k) top[k] = beyond(top[k], hn::LoadU(d, a + j + k * lanes));
+    for (; j + lanes <= c.columns; j += lanes) top[0] = beyond(top[0], hn::LoadU(d, a + j));
+    const W all = beyond(beyond(top[0], top[1]), beyond(top[2], top[3]));
+    double& out = static_cast<double*>(c.dst)[r * c.dst_row];
+    const bool none = hn::AllFalse(d, hn::IsNaN(all));
+    out = F::of(out, none ? hn::GetLane(highest ? hn::MaxOfLanes(d, all) : hn::MinOfLanes(d, all))
+                          : std::numeric_limits<double>::quiet_NaN());
+    for (; j < c.columns; ++j) out = F::of(out, a[j]);
+  }
+}
+
 // ---- tables
 
 TileFn find_float_reduce(Reduction reduction, Fold fold, bool wide) {
@@ -419,6 +446,8 @@ TileFn find_fold(Reduction reduction, Fold form) {
 }
 TileFn find_plain_reduce(Reduction reduction, Scalar type, Fold form) {
   if (type == Scalar::i64) return find_fold<int64_t, WrapPlus, WrapTimes>(reduction, form);
+  if (form == Fold::columns && reduction == Reduction::min) return extreme_of_doubles<false, Lesser>;
+  if (form == Fold::columns && reduction == Reduction::max) return extreme_of_doubles<true, Greater>;
   return find_fold<double, Plus, Times>(reduction, form);
 }
 template <class T, class Carry, class Add, class Multiply>

@@ -46,6 +46,20 @@ void each_row(F f) {
       }
 }
 
+// Wherever NaN stands, in rows of every length, of doubles too.
+TEST(LoopRows, ExtremesKeepNan) {
+  constexpr double nan = std::numeric_limits<double>::quiet_NaN(), inf = std::numeric_limits<double>::infinity();
+  for (DType dtype : {DType::f64, DType::f32})
+    for (Reduction reduction : {Reduction::min, Reduction::max})
+      for (int64_t n = 1; n <= 80; n += n < 40 ? 1 : 7)
+        for (const std::vector<double>& special : {std::vector<double>{}, {nan}, {inf, -inf}, {nan, inf}, {0.0, -0.0}}) {
+          Rows k(9, n, false);
+          k.reduced(dtype, k.b.reduce(reduction, k.input(dtype)), 9);
+          check_kernel_runs(k.finish("extreme"), {.seed = static_cast<unsigned>(n), .special = special});
+          if (testing::Test::HasFailure()) return;
+        }
+}
+
 TEST(LoopRows, Softmax) {
   for (DType dtype : {DType::f32, DType::f16})
     each_row([&](int64_t rows, int64_t n, bool strided) {
