@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "codegen/build_program.h"
+#include "codegen/target.h"
 #include "compiler/adopt.h"
 #include "kernel/builder.h"
 #include "kernel/facts/memory.h"
@@ -243,7 +244,11 @@ std::shared_ptr<const Program> recompile(const Program& program, const std::stri
   if (program.devices.size() > 2 || (program.devices.size() == 2 && program.devices[1].target != host.config().name))
     fail(ErrorKind::unsupported, "recompile: expected one device, and the CPU beside it, found {} devices",
          program.devices.size());
-  const auto target = open_target(target_name.empty() ? program.devices[0].target : target_name);
+  const std::string& own = program.devices[0].target;
+  if (target_name.empty() && !find_target(own.substr(0, own.find(':'))))
+    fail(ErrorKind::unsupported, "the program is for target '{}', which this build does not have: expected {} as --target",
+         own, fmt::join(target_names(), ", "));
+  const auto target = open_target(target_name.empty() ? own : target_name);
   const PassContext context = context_for(program, *target, host);
   const std::vector<MethodGraph> graphs = graphs_of(program);
   auto made = std::make_shared<Program>(build(program, graphs, context, *target));

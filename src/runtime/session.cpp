@@ -1,12 +1,15 @@
 // Opens sessions, and walks a program's methods.
 #include "npusim/session.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
 
 #include "base/error.h"
 #include "base/threads.h"
 #include "program/budget.h"
+#include "runtime/device_table.h"
 #include "runtime/session_state.h"
 
 namespace npusim {
@@ -39,6 +42,18 @@ void check_memory(const Program& program, const std::vector<std::shared_ptr<Back
            needs[d].bytes, devices[d]->name(), devices[d]->memory_bytes(), needs[d].largest, needs[d].largest_bytes);
 }
 
+// The device that a program was made for, which another build may have.
+std::shared_ptr<Backend> open_own(const std::string& target) {
+  std::vector<std::string> names;
+  for (const DeviceRow& row : device_table()) names.emplace_back(row.name);
+  if (std::find(names.begin(), names.end(), target.substr(0, target.find(':'))) == names.end())
+    fail(ErrorKind::unsupported,
+         "the program is for device '{}', which this build does not have: expected {}; a device given beside the program "
+         "is taken in its place",
+         target, fmt::join(names, ", "));
+  return open_backend(target);
+}
+
 }  // namespace
 
 Session::Session(std::shared_ptr<const Program> program, SessionOptions options) : state_(std::make_unique<State>()) {
@@ -48,7 +63,7 @@ Session::Session(std::shared_ptr<const Program> program, SessionOptions options)
     fail(ErrorKind::usage, "the program has {} devices: expected at most as many, found {}", program->devices.size(),
          options.devices.size());
   for (size_t d = options.devices.size(); d < program->devices.size(); ++d)
-    options.devices.push_back(open_backend(program->devices[d].target));
+    options.devices.push_back(open_own(program->devices[d].target));
   program = variant_for(*options.devices[0], std::move(program));
   check_memory(*program, options.devices);
   state_->asked_threads = options.threads;
