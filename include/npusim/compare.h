@@ -25,6 +25,10 @@ struct Comparison {
 // row of `row` elements whose largest expected element leads by more than 2 % of the standard deviation.
 NPUSIM_API Comparison compare(std::span<const double> found, std::span<const double> expected, int64_t row);
 
+// What relative L2 may be in a model that computes in such dtypes, by the coarsest of them: what their rounding errors
+// add up to in a deep one, with room for some. An error of 1 % in scale is none of them in float32.
+NPUSIM_API double relative_l2_bar(std::span<const DType> dtypes);
+
 NPUSIM_API std::vector<double> to_doubles(const TensorView& tensor);
 
 }  // namespace npusim

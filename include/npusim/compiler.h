@@ -106,9 +106,14 @@ NPUSIM_API Bisection bisect(const MethodSource& source, const CompileOptions& op
                             std::optional<double> tolerance = {}, const std::string& folder = {});
 NPUSIM_API std::string describe_bisection(const Bisection& bisection, bool json);
 
-// The IR's outputs as the reference gives them: operator by operator in double precision, without the compiler.
-// `inputs` are in IR order; one that the program takes wider than the IR is rounded to what the IR declares.
-NPUSIM_API std::vector<HostTensor> evaluate_ir(const MethodSource& source, const std::vector<HostTensor>& inputs,
-                                               const TensorSet* weights);
+// What the reference gives: an IR's outputs, and the dtypes of all its values, to which it rounds.
+struct Evaluated {
+  std::vector<HostTensor> outputs;
+  std::vector<DType> dtypes;
+};
+// Operator by operator in double precision, without the compiler. `inputs` are in IR order; one that the program takes
+// wider than the IR is rounded to what the IR declares.
+NPUSIM_API Evaluated evaluate_ir(const MethodSource& source, const std::vector<HostTensor>& inputs,
+                                 const TensorSet* weights);
 
 }  // namespace npusim

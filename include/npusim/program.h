@@ -105,7 +105,7 @@ NPUSIM_API std::vector<std::string> weights_read(const Program& program);
 // kernel's name.
 NPUSIM_API std::vector<std::string> step_names(const Program& program, const std::string& method);
 
-// Every dtype that the program computes something in; with those that weights and constants are stored in, if asked.
-NPUSIM_API std::vector<DType> used_dtypes(const Program& program, bool with_weights);
+// Every dtype that the program computes or rounds something in; weights and constants are only stored in theirs.
+NPUSIM_API std::vector<DType> used_dtypes(const Program& program);
 
 }  // namespace npusim

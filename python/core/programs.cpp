@@ -2,10 +2,12 @@
 #include <nanobind/stl/function.h>
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/set.h>
 
 #include "convert.h"
 #include "npusim/aten.h"
+#include "npusim/compare.h"
 #include "npusim/compiler.h"
 #include "npusim/device.h"
 #include "npusim/message.h"
@@ -73,10 +75,12 @@ nb::dict info(const Compiled& program) {
   return result;
 }
 
-std::vector<std::string> dtypes(const Compiled& program, bool with_weights) {
-  std::vector<std::string> names;
-  for (const DType dtype : used_dtypes(*program.of, with_weights)) names.emplace_back(dtype_name(dtype));
-  return names;
+// Of a program that is compared with tensors of such dtypes.
+double bar_of(const Compiled& program, const std::vector<std::string>& with) {
+  std::vector<DType> dtypes = used_dtypes(*program.of);
+  for (const std::string& name : with)
+    if (const auto dtype = parse_dtype(name)) dtypes.push_back(*dtype);
+  return relative_l2_bar(dtypes);
 }
 
 std::vector<HostTensor> copies_of(const std::vector<Tensor>& tensors) {
@@ -111,17 +115,20 @@ nb::list steps_of(const Compiled& program, const std::string& method) {
   return list;
 }
 
-std::vector<OwnTensor> evaluate(const Source& source, const std::vector<Tensor>& inputs,
-                                const std::optional<Handle<TensorSet>>& weights) {
+std::pair<std::vector<OwnTensor>, std::vector<std::string>> evaluate(const Source& source,
+                                                                     const std::vector<Tensor>& inputs,
+                                                                     const std::optional<Handle<TensorSet>>& weights) {
   const std::vector<HostTensor> values = copies_of(inputs);
-  std::vector<HostTensor> results;
+  Evaluated found;
   {
     const Work work;
-    results = evaluate_ir(source_of(source), values, weights ? weights->of.get() : nullptr);
+    found = evaluate_ir(source_of(source), values, weights ? weights->of.get() : nullptr);
   }
   std::vector<OwnTensor> list;
-  for (HostTensor& tensor : results) list.push_back(own(std::move(tensor)));
-  return list;
+  for (HostTensor& tensor : found.outputs) list.push_back(own(std::move(tensor)));
+  std::vector<std::string> dtypes;
+  for (const DType dtype : found.dtypes) dtypes.emplace_back(dtype_name(dtype));
+  return {std::move(list), std::move(dtypes)};
 }
 
 }  // namespace
@@ -203,7 +210,7 @@ void add_programs(nb::module_& m) {
       "method_outputs",
       [](const Compiled& p, const std::string& method) { return infos(method_outputs(*p.of, method)); },
       nb::arg("program"), nb::arg("method"));
-  m.def("used_dtypes", &dtypes, nb::arg("program"), nb::arg("with_weights"));
+  m.def("relative_l2_bar", &bar_of, nb::arg("program"), nb::arg("compared_with"));
   m.def(
       "write_text", [](const std::string& text, const FilePath& path) { save_text(text, path); }, nb::arg("text"),
       nb::arg("path"), Release());

@@ -19,8 +19,6 @@ from .program import Program
 from .session import WIDER, Session
 from .weights import Weights, open_weights
 
-BARS = {"bfloat16": 4e-2, "float16": 2e-2}  # of relative L2, by the coarsest dtype; 1e-3 where there is neither
-
 
 @dataclass(frozen=True)
 class Comparison:
@@ -86,11 +84,12 @@ def verify(
         raise UsageError("a program that was loaded has no IR to evaluate: compile it here, or give `expected`")
     weights = program.weights if weights is None else weights
     found = Session(program, weights, device=device).run(inputs, method=name)
-    against_reference = expected is None
     if expected is None:
-        expected = _reference(program, name, inputs, weights)
-    dtypes = _core.used_dtypes(program.handle, against_reference)
-    bar = max([BARS.get(dtype, 1e-3) for dtype in dtypes], default=1e-3)
+        expected, dtypes = _reference(program, name, inputs, weights)
+    else:
+        expected = {output: as_array(value, where=f"expected['{output}']") for output, value in expected.items()}
+        dtypes = [str(value.dtype) for value in expected.values()]
+    bar = _core.relative_l2_bar(program.handle, dtypes)
     missing = [output for output in expected if output not in found]
     if missing or not expected:
         what = f"the method has no outputs {', '.join(missing)}" if missing else "has nothing to compare with"
@@ -98,11 +97,10 @@ def verify(
     return Verified({output: _compared(output, found[output], value) for output, value in expected.items()}, bar)
 
 
-def _compared(output: str, found: np.ndarray, expected: Any) -> Comparison:
-    wanted = as_array(expected, where=f"expected['{output}']")
-    if wanted.size != found.size:
-        raise UsageError(f"expected['{output}']: expected {found.size} elements, found {wanted.size}")
-    return compare(found, wanted)
+def _compared(output: str, found: np.ndarray, expected: np.ndarray) -> Comparison:
+    if expected.size != found.size:
+        raise UsageError(f"expected['{output}']: expected {found.size} elements, found {expected.size}")
+    return compare(found, expected)
 
 
 @dataclass(frozen=True)
@@ -184,10 +182,13 @@ def _part(part: Mapping[str, Any]) -> Part:
     )
 
 
-def _reference(program: Program, method: str, inputs: Mapping[str, Any], weights: Weights) -> dict[str, np.ndarray]:
+def _reference(
+    program: Program, method: str, inputs: Mapping[str, Any], weights: Weights
+) -> tuple[dict[str, np.ndarray], list[str]]:
+    """Outputs by name, and the dtypes to which the reference rounds."""
     tensors = open_weights(weights)
-    results = _core.evaluate_ir(program.sources[method], _values(program, method, inputs, tensors), tensors)
-    return {info.name: array_of(r) for info, r in zip(program.outputs(method), results)}
+    results, dtypes = _core.evaluate_ir(program.sources[method], _values(program, method, inputs, tensors), tensors)
+    return {info.name: array_of(r) for info, r in zip(program.outputs(method), results)}, dtypes
 
 
 def _values(program: Program, method: str, inputs: Mapping[str, Any], tensors: Any) -> list[Any]:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -137,6 +138,61 @@ def test_digits_from_files(digits, tmp_path):
     checked = npusim.verify(program, {"x": x}, weights)
     assert checked.ok and checked.outputs["linear"].relative_l2 < 1e-4
     assert not npusim.verify(program, {"x": x}, weights, expected={"linear": first["linear"] * 1.01}).ok
+
+
+def test_what_verify_allows_follows_the_coarsest_dtype(tmp_path):
+    """The same from Python and the shell: of what the program rounds to, and of what it is compared with."""
+    torch = pytest.importorskip("torch")
+
+    from modules import Calls
+
+    x = torch.linspace(-1, 1, 64)
+    halves = Calls(lambda a: (a * a + a) * a - a)
+    inside = Calls(lambda x: (x.bfloat16() * x.bfloat16()).float())
+    cases = [
+        (Calls(lambda x: x * x), x, "float32", 1e-3),
+        (halves, x.bfloat16(), "float32", 4e-2),
+        (halves, x.half(), "float32", 2e-2),
+        (inside, x, "bfloat16", 4e-2),
+        (inside, x, "float32", 4e-2),
+    ]
+    for i, (model, given, dtype, bar) in enumerate(cases):
+        exported = npusim.export(model, (given,))
+        exported.save(tmp_path / str(i))
+        program = npusim.compile(tmp_path / str(i), dtype=dtype)
+        inputs = {program.inputs()[0].name: given.float().numpy()}
+        found = npusim.verify(program, inputs)
+        assert found.ok and found.max_relative_l2 == bar, i
+        npusim.save_weights(tmp_path / "inputs.safetensors", inputs)
+        run = ["verify", str(tmp_path / str(i) / "ir.json"), "--dtype", dtype, "--json"]
+        told = subprocess.run([sys.executable, "-m", "npusim", *run, "--inputs", str(tmp_path / "inputs.safetensors")], capture_output=True, text=True)
+        assert told.returncode == 0, told
+    assert npusim.verify(program, inputs, expected={"output": (x * x).bfloat16()}).max_relative_l2 == 4e-2
+
+
+def test_states_of_an_ir_are_its_inputs_and_outputs():
+    torch = pytest.importorskip("torch")
+
+    class Counter(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("c", torch.zeros(8, 4))
+            self.register_buffer("n", torch.zeros((), dtype=torch.int64))
+
+        def forward(self, x):
+            self.c[1] = x[0]
+            self.n += 1
+            return self.c.sum() + self.n
+
+    exported = npusim.export(Counter(), (torch.ones(1, 4),))
+    for states, where in {
+        ("n", "zz"): "states['n']: expected an output",
+        ("n", "c_next"): "states['n']: expected an output of the input's type, found 'n' of int64[] and 'c_next' of float32[8, 4]",
+        ("zz", "n_next"): "states['zz']: expected an input",
+    }.items():
+        exported.ir["states"] = dict([states])
+        with pytest.raises(npusim.BadInputError, match=re.escape(where)):
+            npusim.compile(exported, dtype="float32")
 
 
 def test_positions_names_and_out(add):

@@ -41,18 +41,6 @@ struct Row {
   std::vector<std::string> failed;  // what is out of tolerance, and by how much
 };
 
-// What a dtype's rounding errors add up to in a deep model, with room for some; an error of 1 % in scale is none of
-// them in float32.
-double rel_l2_bar(DType dtype) { return dtype == DType::bf16 ? 4e-2 : dtype == DType::f16 ? 2e-2 : 1e-3; }
-
-// Of the coarsest dtype that the program computes anything in. Weights are what they are for both sides, but the
-// reference rounds at every edge of the IR, and that of a model with weights of 16 bits has 16 bits.
-double rel_l2_bar(const Program& program, bool against_reference) {
-  double bar = rel_l2_bar(DType::f32);
-  for (DType dtype : used_dtypes(program, against_reference)) bar = std::max(bar, rel_l2_bar(dtype));
-  return bar;
-}
-
 // The golden tensor of an output: by its name, or by position as out0, out1, …, which may be cut short.
 const TensorView* find_golden(const TensorSet& golden, const std::string& path, const TensorInfo& output,
                               size_t position) {
@@ -82,13 +70,14 @@ std::vector<std::string> failed_bars(const Flags& flags, const Comparison& c, do
 }
 
 Row compare_output(const Flags& flags, const TensorInfo& output, const std::byte* found, const TensorView& expected,
-                   double program_bar, bool may_be_cut, const std::string& where) {
+                   std::vector<DType> dtypes, bool may_be_cut, const std::string& where) {
   const int64_t count = element_count(output.type.shape), given = element_count(expected.type.shape);
   if (given > count || (given < count && (!may_be_cut || given == 0 || expected.type.shape.size() != 1)))
     fail(ErrorKind::bad_input, "output '{}': expected {}, found {} in {}", output.name, to_string(output.type.shape),
          to_string(expected.type.shape), where);
   Row row{output.name, {}, flags.max_rel_l2, {}};
-  if (row.max_rel_l2 < 0) row.max_rel_l2 = std::max(program_bar, rel_l2_bar(expected.type.dtype));
+  dtypes.push_back(expected.type.dtype);
+  if (row.max_rel_l2 < 0) row.max_rel_l2 = relative_l2_bar(dtypes);
   row.comparison = compare(to_doubles({output.type, found}), to_doubles(expected),
                            output.type.shape.empty() ? 1 : output.type.shape.back());
   row.failed = failed_bars(flags, row.comparison, row.max_rel_l2);
@@ -104,8 +93,8 @@ std::vector<Row> against_golden(const Flags& flags, const Program& program, Sess
   std::vector<Row> rows;
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (const TensorView* expected = find_golden(*golden, flags.golden, outputs[i], i))
-      rows.push_back(compare_output(flags, outputs[i], session.output(0, i).data(), *expected,
-                                    rel_l2_bar(program, false), true, flags.golden));
+      rows.push_back(compare_output(flags, outputs[i], session.output(0, i).data(), *expected, used_dtypes(program),
+                                    true, flags.golden));
     else
       print_note(fmt::format("output '{}' has no golden tensor and is not compared", outputs[i].name));
   }
@@ -116,11 +105,13 @@ std::vector<Row> against_golden(const Flags& flags, const Program& program, Sess
 std::vector<Row> against_reference(const Flags& flags, const Program& program, Session& session,
                                    const TensorSet* weights, const MethodSource& source,
                                    const std::vector<HostTensor>& inputs, const std::vector<TensorInfo>& outputs) {
-  const std::vector<HostTensor> expected = evaluate_ir(source, inputs, weights);
+  const auto [expected, rounded] = evaluate_ir(source, inputs, weights);
+  std::vector<DType> dtypes = used_dtypes(program);
+  dtypes.insert(dtypes.end(), rounded.begin(), rounded.end());
   std::vector<Row> rows;
   for (size_t i = 0; i < outputs.size(); ++i)
-    rows.push_back(compare_output(flags, outputs[i], session.output(0, i).data(), view_of(expected[i]),
-                                  rel_l2_bar(program, true), false, "the reference"));
+    rows.push_back(compare_output(flags, outputs[i], session.output(0, i).data(), view_of(expected[i]), dtypes, false,
+                                  "the reference"));
   return rows;
 }
 

@@ -116,7 +116,7 @@ class Bisector {
     tell("evaluate the reference");
     const Json all = with_outputs(ir_, nullptr);
     names_of_inputs_ = names_of(ir_["graph_inputs"]);
-    values_ = named(all, evaluate_ir(source_of(all), inputs, weights_.get()));
+    values_ = named(all, evaluate_ir(source_of(all), inputs, weights_.get()).outputs);
     for (size_t i = 0; i < inputs.size(); ++i) values_[names_of_inputs_[i]] = inputs[i];
     Session session(program, {.weights = weights_, .devices = devices_});
     const Values outputs = named(ir_, run_session(session, inputs));
@@ -256,7 +256,7 @@ class Bisector {
     const Json ir = part_of(ir_, {part.nodes.begin(), part.nodes.end()}, names);
     try {
       const std::vector<HostTensor> inputs = given(names);
-      const std::vector<HostTensor> expected = evaluate_ir(source_of(ir), inputs, weights_.get());
+      const std::vector<HostTensor> expected = evaluate_ir(source_of(ir), inputs, weights_.get()).outputs;
       const std::vector<HostTensor> outputs = run_program(compile_json(ir, options), inputs);
       for (size_t i = 0; i < outputs.size(); ++i)
         part.isolated = std::max(part.isolated, distance(outputs[i], expected[i]));
@@ -315,7 +315,8 @@ class Bisector {
   void write(const PartError& part, const std::string& folder) const {
     std::vector<std::string> names;
     const Json ir = part_of(ir_, {part.nodes.begin(), part.nodes.end()}, names);
-    const std::vector<HostTensor> inputs = given(names), golden = evaluate_ir(source_of(ir), inputs, weights_.get());
+    const std::vector<HostTensor> inputs = given(names),
+                                  golden = evaluate_ir(source_of(ir), inputs, weights_.get()).outputs;
     const auto named = [](const std::vector<std::string>& keys, const std::vector<HostTensor>& tensors) {
       std::vector<NamedTensor> list;
       for (size_t i = 0; i < keys.size(); ++i) list.push_back({keys[i], view_of(tensors[i])});

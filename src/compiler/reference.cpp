@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <set>
+
 #include "base/cancel.h"
 #include "base/error.h"
 #include "base/file.h"
@@ -112,8 +114,7 @@ std::vector<HostTensor> run_reference(const Graph& graph, const std::vector<Host
   return ReferenceRun(plain, inputs, weights).run();
 }
 
-std::vector<HostTensor> evaluate_ir(const MethodSource& source, const std::vector<HostTensor>& inputs,
-                                    const TensorSet* weights) {
+Evaluated evaluate_ir(const MethodSource& source, const std::vector<HostTensor>& inputs, const TensorSet* weights) {
   const Graph graph = import_ir(source.json.empty() ? read_file(source.path) : source.json, source.path,
                                 {.find_plugin = find_aten_plugin});
   std::vector<HostTensor> declared = inputs;
@@ -123,9 +124,12 @@ std::vector<HostTensor> evaluate_ir(const MethodSource& source, const std::vecto
   for (size_t i = 0; i < declared.size(); ++i)
     if (const DType dtype = value_of(graph, graph.inputs[i]).type.dtype; declared[i].type.dtype != dtype)
       declared[i] = convert_tensor(view_of(inputs[i]), dtype);
-  std::vector<HostTensor> outputs = run_reference(graph, declared, weights);
-  if (draws) outputs.pop_back();  // the generator's next state
-  return outputs;
+  Evaluated found{run_reference(graph, declared, weights), {}};
+  if (draws) found.outputs.pop_back();  // the generator's next state
+  std::set<DType> dtypes;
+  for (const Value& value : graph.values) dtypes.insert(value.type.dtype);
+  found.dtypes.assign(dtypes.begin(), dtypes.end());
+  return found;
 }
 
 }  // namespace npusim

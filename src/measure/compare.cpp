@@ -90,6 +90,12 @@ bool rows_agree(std::span<const double> found, std::span<const double> expected,
 
 }  // namespace
 
+double relative_l2_bar(std::span<const DType> dtypes) {
+  double bar = 1e-3;
+  for (const DType dtype : dtypes) bar = std::max(bar, dtype == DType::bf16 ? 4e-2 : dtype == DType::f16 ? 2e-2 : 0);
+  return bar;
+}
+
 Comparison compare(std::span<const double> found, std::span<const double> expected, int64_t row) {
   Comparison result;
   result.elements = static_cast<int64_t>(expected.size());

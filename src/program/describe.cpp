@@ -401,11 +401,18 @@ std::vector<std::string> step_names(const Program& program, const std::string& m
   return names;
 }
 
-std::vector<DType> used_dtypes(const Program& program, bool with_weights) {
+std::vector<DType> used_dtypes(const Program& program) {
   std::set<DType> dtypes;
   for (const Buffer& buffer : program.buffers)
-    if (with_weights || (buffer.kind != BufferKind::weight && buffer.kind != BufferKind::constant))
-      dtypes.insert(buffer.type.dtype);
+    if (buffer.kind != BufferKind::weight && buffer.kind != BufferKind::constant) dtypes.insert(buffer.type.dtype);
+  const auto add = [&](const std::vector<Expr>& exprs) {
+    for (const Expr& e : exprs)
+      if (e.op == ExprOp::round_to) dtypes.insert(e.dtype);
+  };
+  for (const Kernel& kernel : program.kernels) {
+    add(kernel.exprs);
+    if (kernel.contraction && kernel.contraction->score) add(kernel.contraction->score->exprs);
+  }
   return {dtypes.begin(), dtypes.end()};
 }
 

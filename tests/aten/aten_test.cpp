@@ -104,7 +104,7 @@ TEST_F(Aten, TheReferenceRunsItToo) {
   HostTensor x = make_tensor({DType::f32, {2, 3}});
   for (size_t i = 0; i < x_values.size(); ++i)
     store_double(x.data.data(), DType::f32, static_cast<int64_t>(i), x_values[i]);
-  const std::vector<HostTensor> outputs = evaluate_ir(scaled().finish("main"), {x}, weights().get());
+  const std::vector<HostTensor> outputs = evaluate_ir(scaled().finish("main"), {x}, weights().get()).outputs;
   for (size_t i = 0; i < x_values.size(); ++i)
     EXPECT_NEAR(load_double(outputs[0].data.data(), DType::f32, static_cast<int64_t>(i)), expected(i), 1e-6);
   const Bisection found = bisect(scaled().finish("main"), as("float32"), {x}, weights(), 1e-6);

@@ -75,7 +75,7 @@ void use_program(const std::string& file) {
   partition_plan(program);
   partition_picture(program);
   for (const std::string& method : method_names(program)) method_work(program, method), method_steps(program, method);
-  used_dtypes(program, true);
+  used_dtypes(program);
   if (hostile::is_small(program)) hostile::run_program(program);
   std::vector<std::string> notes;
   leave_out_code(program, notes);

@@ -167,7 +167,7 @@ TEST(Wall, ProgramsSayWhatTheyTakeAndGive) {
   EXPECT_EQ(info.weights_bytes, 12u);
   EXPECT_EQ(method_work(*program, "main").written_bytes, 24u);
   EXPECT_EQ(step_names(*program, "main"), std::vector<std::string>{"y"});
-  EXPECT_EQ(used_dtypes(*program, true), std::vector<DType>{DType::f32});
+  EXPECT_EQ(used_dtypes(*program), std::vector<DType>{DType::f32});
 }
 
 TEST(Wall, WeightsFromMemoryLiveAsLongAsTheyAreUsed) {
@@ -244,7 +244,7 @@ TEST(Wall, ReferenceAndNormsAgreeOnARun) {
   Session session(compile_add(), {.weights = weights});
   session.set_input("main", "x", view_of(x));
   session.run("main");
-  const std::vector<HostTensor> expected = evaluate_ir({.path = "add", .json = add_ir}, {x}, weights.get());
+  const std::vector<HostTensor> expected = evaluate_ir({.path = "add", .json = add_ir}, {x}, weights.get()).outputs;
   const Comparison c = compare(to_doubles(session.output_view("main", "y")), to_doubles(view_of(expected.at(0))), 3);
   EXPECT_EQ(c.l0, 0);
   EXPECT_EQ(c.relative_l2, 0);
