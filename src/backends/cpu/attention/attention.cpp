@@ -57,6 +57,16 @@ Operand bind(const Problem& p, const Access& access, const std::array<Axis, 3>& 
   return make_operand(access, p.kernel.args[arg].dtype, p.args[arg].data, axes);
 }
 
+// What stores the log of a row's sum, which is the same along the columns, has no say: a thread has whole rows.
+int threads_for(const Problem& p) {
+  Kernel values = p.kernel;
+  std::erase_if(values.stores, [&](const Store& s) {
+    const Expr& e = values.exprs[static_cast<size_t>(s.expr)];
+    return !s.accumulate && e.op == ExprOp::contraction && e.integer == 1;
+  });
+  return usable_threads(values, p.context);
+}
+
 class AttentionStep final : public BoundStep {
  public:
   AttentionStep(const Problem& p, const AttentionAxes& axes)
@@ -67,7 +77,7 @@ class AttentionStep final : public BoundStep {
         keys_(k_.size(1)),
         depth_(k_.size(2)),
         columns_(v_.size(2)),
-        threads_(usable_threads(p.kernel, p.context)),
+        threads_(threads_for(p)),
         safe_(p.kernel.contraction->masked_rows_are_zero),
         logs_(takes_log(p.kernel)),
         value_tile_(columns_ > tall_tile().columns ? wide_tile() : tall_tile()),
