@@ -169,7 +169,9 @@ class OrderStep final : public BoundStep {
     ShortEntry* sorted = sorted_by<ShortEntry>(at, low, behind, bits - behind, thread, parts);
     constexpr int64_t few = 16;
     const auto key = [&](const ShortEntry& e) { return Keys::key(at.from[e.place() * from_step_]) ^ flip_; };
-    for (int64_t i = 0, end = 0; behind > 0 && i < length_; i = end) {
+    bool equal = false;
+    for (int64_t i = 1; behind > 0 && i < length_; ++i) equal |= sorted[i].key() == sorted[i - 1].key();
+    for (int64_t i = 0, end = 0; equal && i < length_; i = end) {
       for (end = i + 1; end < length_ && sorted[end].key() == sorted[i].key();) ++end;
       if (end - i > few) return false;
       if (end - i > 1)
