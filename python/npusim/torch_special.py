@@ -102,13 +102,17 @@ def lgamma(self: Tensor) -> Tensor:
     rising = _series(RISING, z * (z + 9))
     up = (w - 0.5) * w.log() - w + 0.5 * math.log(2 * math.pi) + _series(LGAMMA, 1 / (w * w)) / w
     found = up - torch.where(near, rising, 1.0).log()
-    if _real(self) == torch.float64:  # which has digits to lose beside the zeros 1 and 2
+    apart = x - x.round()
+    size, sine = apart.abs(), _series(SINE, apart * apart)
+    if _real(self) == torch.float64:  # which has digits to lose beside the zeros 1 and 2, and below normal numbers
+        sines = sine.log() + size.log()
         above, below = (_series(terms, z - 0.5) for terms in LGAMMA_BETWEEN)
         found = torch.where(z <= 2.5, (z - 1) * (z - 2) * above / below, found)
-    else:  # where less than this is left of the sum: no other float is so near to one of them
+    else:
+        sines = (sine * size).log()
+        # Where less than this is left of the sum: no other float is so near to one of them.
         found = torch.where(found.abs() < 1e-12, 0.0, found)
-    apart = x - x.round()
-    reflected = math.log(math.pi) - (_series(SINE, apart * apart) * apart).abs().log() - found
+    reflected = math.log(math.pi) - sines - found
     endless = (x <= -(2.0**52)) | (x == math.inf)  # below 0 they all are whole
     return torch.where(endless, math.inf, torch.where(x < 0.5, reflected, found)).to(_real(self))
 

@@ -43,6 +43,11 @@ def test_lgamma_beside_its_zeros():
     agree(lambda v: torch.lgamma(v) / distance.clamp(min=1e-300), x, 1e-14)
 
 
+def test_lgamma_below_normal_numbers():
+    agree(torch.lgamma, torch.tensor([5e-324, 1e-310, -1e-310, 2.3e-308, -3e-308], dtype=torch.float64), 1e-14)
+    agree(torch.lgamma, torch.tensor([1e-45, -1e-40, 1.2e-38]), 1e-6)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int32], ids=str)
 def test_zeros_of_lgamma(dtype):
     agree(torch.lgamma, torch.tensor([1, 2] * 11, dtype=dtype), 0)
