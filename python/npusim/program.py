@@ -297,7 +297,8 @@ def _states(ir: Mapping[str, Any]) -> dict[str, str]:
         elif output not in outputs:
             problems.append(Problem(where, f"expected an output of the graph ({_first(outputs)}), found '{output}'"))
         elif inputs[name] != outputs[output]:
-            found = " and ".join(f"'{one}' of {dtype}{shape}" for one, (dtype, shape) in ((name, inputs[name]), (output, outputs[output])))
+            both = ((name, *inputs[name]), (output, *outputs[output]))
+            found = " and ".join(f"'{one}' of {dtype}{shape}" for one, dtype, shape in both)
             problems.append(Problem(where, f"expected an output of the input's type, found {found}"))
     if problems:
         raise BadInputError(problems)

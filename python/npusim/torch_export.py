@@ -399,8 +399,8 @@ class _Writer:
                 others = [name for other, name, held in group if other is not node and overlap(value, held)]
                 twice = value.layout is torch.strided and shows_twice(value)
                 if others or twice:
-                    with_what = f"shares memory with {', '.join(map(repr, others))}" if others else "shows an element more than once"
-                    what = f"is changed in place and {with_what}: expected memory of its own, as clone() gives"
+                    found = f"shares memory with {', '.join(map(repr, others))}" if others else "shows an element twice"
+                    what = f"is changed in place and {found}: expected memory of its own, as clone() gives"
                     self.problems.append(Problem(f"weight '{target}'", what))
 
     def check_arguments(self, changed: set[str], nodes: list[torch.fx.Node], specs: list[Any]) -> None:

@@ -165,7 +165,8 @@ def test_what_verify_allows_follows_the_coarsest_dtype(tmp_path):
         assert found.ok and found.max_relative_l2 == bar, i
         npusim.save_weights(tmp_path / "inputs.safetensors", inputs)
         run = ["verify", str(tmp_path / str(i) / "ir.json"), "--dtype", dtype, "--json"]
-        told = subprocess.run([sys.executable, "-m", "npusim", *run, "--inputs", str(tmp_path / "inputs.safetensors")], capture_output=True, text=True)
+        command = [sys.executable, "-m", "npusim", *run, "--inputs", str(tmp_path / "inputs.safetensors")]
+        told = subprocess.run(command, capture_output=True, text=True, check=False)
         assert told.returncode == 0, told
     assert npusim.verify(program, inputs, expected={"output": (x * x).bfloat16()}).max_relative_l2 == 4e-2
 

@@ -246,8 +246,9 @@ std::shared_ptr<const Program> recompile(const Program& program, const std::stri
          program.devices.size());
   const std::string& own = program.devices[0].target;
   if (target_name.empty() && !find_target(own.substr(0, own.find(':'))))
-    fail(ErrorKind::unsupported, "the program is for target '{}', which this build does not have: expected {} as --target",
-         own, fmt::join(target_names(), ", "));
+    fail(ErrorKind::unsupported,
+         "the program is for target '{}', which this build does not have: expected {} as --target", own,
+         fmt::join(target_names(), ", "));
   const auto target = open_target(target_name.empty() ? own : target_name);
   const PassContext context = context_for(program, *target, host);
   const std::vector<MethodGraph> graphs = graphs_of(program);

@@ -48,8 +48,8 @@ std::shared_ptr<Backend> open_own(const std::string& target) {
   for (const DeviceRow& row : device_table()) names.emplace_back(row.name);
   if (std::find(names.begin(), names.end(), target.substr(0, target.find(':'))) == names.end())
     fail(ErrorKind::unsupported,
-         "the program is for device '{}', which this build does not have: expected {}; a device given beside the program "
-         "is taken in its place",
+         "the program is for device '{}', which this build does not have: expected {}; a device given beside the "
+         "program is taken in its place",
          target, fmt::join(names, ", "));
   return open_backend(target);
 }

@@ -11,7 +11,6 @@
 #include "base/tensor.h"
 #include "kernel/builder.h"
 #include "kernel/contractions.h"
-#include "kernel/contractions.h"
 #include "kernel/evaluate.h"
 #include "kernel/facts/score_kernel.h"
 

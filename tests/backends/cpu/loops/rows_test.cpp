@@ -52,7 +52,8 @@ TEST(LoopRows, ExtremesKeepNan) {
   for (DType dtype : {DType::f64, DType::f32})
     for (Reduction reduction : {Reduction::min, Reduction::max})
       for (int64_t n = 1; n <= 80; n += n < 40 ? 1 : 7)
-        for (const std::vector<double>& special : {std::vector<double>{}, {nan}, {inf, -inf}, {nan, inf}, {0.0, -0.0}}) {
+        for (const std::vector<double>& special :
+             {std::vector<double>{}, {nan}, {inf, -inf}, {nan, inf}, {0.0, -0.0}}) {
           Rows k(9, n, false);
           k.reduced(dtype, k.b.reduce(reduction, k.input(dtype)), 9);
           check_kernel_runs(k.finish("extreme"), {.seed = static_cast<unsigned>(n), .special = special});
