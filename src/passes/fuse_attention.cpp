@@ -222,6 +222,14 @@ std::optional<BoundKernel> with_log(const BoundKernel& product, const BoundKerne
   return both;
 }
 
+// The one reader of scores beside the softmax, where there is one: it may be gone with them if an attention does its
+// work.
+std::optional<size_t> reader_beside(Fuser& f, int scores, size_t softmax) {
+  for (size_t reader : f.readers(scores))
+    if (reader != softmax) return reader;
+  return std::nullopt;
+}
+
 }  // namespace
 
 void fuse_attention(Graph& graph, PassContext& context) {
@@ -261,15 +269,13 @@ void fuse_attention(Graph& graph, PassContext& context) {
       if (p < 0 || !is_matmul(f.kernel(static_cast<size_t>(p))) || f.is_output(value) ||
           f.device(static_cast<size_t>(p)) != f.device(n) || f.device(n) != f.device(readers[0]))
         continue;
-      std::optional<BoundKernel> product = f.at(readers[0]);
-      std::optional<size_t> log;
-      if (const auto others = f.readers(value); others.size() == 2) {
-        log = others[0] == n ? others[1] : others[0];
-        product.reset();
-        if (f.device(*log) == f.device(n) && f.can_move_to(*log, readers[0]) && is_log_of(f.at(*log), f.at(n), x))
-          product = with_log(f.at(readers[0]), f.at(n), written[0], f.at(*log));
-      }
-      if (!product || f.readers(value).size() > 2) continue;
+      const std::optional<size_t> log = reader_beside(f, value, n);
+      if (log && (f.readers(value).size() > 2 || f.device(*log) != f.device(n) || !f.can_move_to(*log, readers[0]) ||
+                  !is_log_of(f.at(*log), f.at(n), x)))
+        continue;
+      const auto product =
+          log ? with_log(f.at(readers[0]), f.at(n), written[0], f.at(*log)) : std::optional(f.at(readers[0]));
+      if (!product) continue;
       auto score = append_consumer(f.at(static_cast<size_t>(p)), tail, value, false, f.options);
       if (!score) continue;
       auto attention = AttentionBuilder(*score, *product, written[0], row_stride, f.options).build(safe);

@@ -29,9 +29,8 @@ std::optional<AttentionAxes> attention_axes(const Kernel& kernel) {
                        swapped};
 }
 
-bool takes_log(const Kernel& kernel) {
-  return std::any_of(kernel.exprs.begin(), kernel.exprs.end(),
-                     [](const Expr& e) { return e.op == ExprOp::contraction && e.integer == 1; });
-}
+bool is_log_of_sum(const Expr& expr) { return expr.op == ExprOp::contraction && expr.integer == 1; }
+
+bool takes_log(const Kernel& kernel) { return std::any_of(kernel.exprs.begin(), kernel.exprs.end(), is_log_of_sum); }
 
 }  // namespace npusim

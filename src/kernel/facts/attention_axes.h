@@ -15,7 +15,9 @@ struct AttentionAxes {
 };
 // nullopt when both operands of the score depend on the keys.
 std::optional<AttentionAxes> attention_axes(const Kernel& kernel);
-// Whether it computes with the log of the sum of its weights too.
+// The log of the sum of an attention's weights, its contraction's second value.
+bool is_log_of_sum(const Expr& expr);
+// Whether it computes with that too.
 bool takes_log(const Kernel& kernel);
 
 }  // namespace npusim

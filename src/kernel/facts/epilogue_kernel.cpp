@@ -2,6 +2,10 @@
 #include "kernel/facts/epilogue_kernel.h"
 
 #include <algorithm>
+#include <optional>
+
+#include "base/error.h"
+#include "kernel/facts/attention_axes.h"
 
 namespace npusim {
 
@@ -38,9 +42,13 @@ EpilogueKernel make_epilogue(const Kernel& kernel, const std::vector<int64_t>& s
   const Access leaf{result.leaf, 0, strides, {}, {}};
   k.args.insert(reads, {DType::f32, std::max(elements_of(leaf), elements_of(log)), false, -1});
   for (Store& store : k.stores) ++store.access.arg;
-  const Expr value = load(leaf), sum = log.strides.empty() ? value : load(log);
-  for (Expr& e : k.exprs)
-    if (e.op == ExprOp::contraction) e = e.integer == 1 ? sum : value;
+  const Expr value = load(leaf);
+  const std::optional<Expr> sum = log.strides.empty() ? std::nullopt : std::optional(load(log));
+  for (Expr& e : k.exprs) {
+    if (e.op != ExprOp::contraction) continue;
+    if (is_log_of_sum(e) && !sum) fail(ErrorKind::internal, "{}: nothing holds the log of its sums", k.name);
+    e = is_log_of_sum(e) ? *sum : value;
+  }
   return result;
 }
 

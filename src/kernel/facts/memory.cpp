@@ -10,6 +10,7 @@
 #include <set>
 #include <tuple>
 
+#include "kernel/facts/attention_axes.h"
 #include "kernel/facts/depend.h"
 #include "kernel/facts/fourier.h"
 #include "kernel/facts/range.h"
@@ -132,7 +133,7 @@ std::vector<DimSet> variation_of(const Kernel& k, const Dependence& dependence) 
     const Expr& e = k.exprs[i];
     const bool leaf = e.op == ExprOp::contraction || e.op == ExprOp::load || e.op == ExprOp::index;
     if (leaf) varies[i] = dependence.dims[i];
-    if (e.op == ExprOp::contraction && e.integer == 1) varies[i] &= ~dim_bit(k.space.size() - 1);
+    if (is_log_of_sum(e)) varies[i] &= ~dim_bit(k.space.size() - 1);
     for_each_operand(k, e, [&](int32_t operand) { varies[i] |= varies[static_cast<size_t>(operand)]; });
     if (!leaf) varies[i] &= dependence.dims[i];
   }

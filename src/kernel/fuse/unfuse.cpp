@@ -315,7 +315,7 @@ class Unfuser {
     load.integer = static_cast<int64_t>(b.kernel.accesses.size());
     b.kernel.accesses.push_back(std::move(from));
     for (Expr& e : b.kernel.exprs)
-      if (e.op == ExprOp::contraction && e.integer == 1) e = load;
+      if (is_log_of_sum(e)) e = load;
   }
 
   // x where the key, the index along dimension `along`, is one of those there are, else `other`. `k` has the outer

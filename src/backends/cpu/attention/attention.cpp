@@ -61,8 +61,7 @@ Operand bind(const Problem& p, const Access& access, const std::array<Axis, 3>& 
 int threads_for(const Problem& p) {
   Kernel values = p.kernel;
   std::erase_if(values.stores, [&](const Store& s) {
-    const Expr& e = values.exprs[static_cast<size_t>(s.expr)];
-    return !s.accumulate && e.op == ExprOp::contraction && e.integer == 1;
+    return !s.accumulate && is_log_of_sum(values.exprs[static_cast<size_t>(s.expr)]);
   });
   return usable_threads(values, p.context);
 }
@@ -403,8 +402,8 @@ class AttentionStep final : public BoundStep {
       out.factor[r] = zero ? 0 : 1 / out.sum[r];
     }
     scale_rows(out.o, ld_, rows.count(), columns_, out.factor);
-    for (int64_t r = 0; logs_ && r < rows.count(); ++r)  // behind the columns, where epilogues look for it
-      out.o[(r + 1) * ld_ - 1] = out.top[r] == -infinity ? -infinity : out.top[r] + std::log(out.sum[r]);
+    for (int64_t r = 0; logs_ && r < rows.count(); ++r)              // behind the columns, where epilogues look for it
+      out.o[(r + 1) * ld_ - 1] = out.top[r] + std::log(out.sum[r]);  // NaN is in the sum, not in the maximum
     epilogue_.run(out.o, rows.batch, rows.begin, rows.end, 0, columns_, thread);
   }
 
