@@ -455,7 +455,10 @@ def _is_as_bits(node: torch.fx.Node) -> bool:
 
 
 def shows_twice(value: torch.Tensor) -> bool:
-    """Extents that values decide are not asked for: the tracer would end there. Only a stride of 0 says it of them."""
+    """Extents that values decide are not asked for: the tracer would end there. Only a stride of 0 says it of them. Sparse ones
+    have no strides."""
+    if value.layout is not torch.strided:
+        return False
     dims = list(zip(value.stride(), value.shape, strict=True))
     if not all(isinstance(number, int) for dim in dims for number in dim):
         return any(isinstance(stride, int) and stride == 0 for stride, extent in dims if not isinstance(extent, int))

@@ -208,8 +208,7 @@ def _shared_alike(graph: torch.fx.GraphModule, run: Any, sharing: list[tuple[int
     def checked(*inputs: Any) -> Any:
         nonlocal said
         with contextlib.suppress(_SharedOtherwise):
-            tensors = () if sharing is None else filter(torch.is_tensor, inputs)
-            if sharing is None or (_sharing(inputs) == sharing and not any(map(shows_twice, tensors))):
+            if sharing is None or (_sharing(inputs) == sharing and not any(map(shows_twice, filter(torch.is_tensor, inputs)))):
                 return run(*inputs)
         if not said:
             log.warning(

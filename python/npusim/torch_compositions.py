@@ -233,9 +233,6 @@ def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2, eps: float = 1e-6, k
     return (x1 - x2 + eps).abs() if x1.dim() == x2.dim() == 0 and p != 0 else NotImplemented
 
 
-# ---- torchvision
-
-
 def ldexp(self: Tensor, other: Tensor) -> Tensor:
     """self · 2^other, rounded once, where 2^other itself is no number of the dtype; of other dtypes a power."""
     if not self.is_floating_point() or other.is_floating_point() or other.is_complex() or other.dtype == torch.bool:
@@ -250,6 +247,9 @@ def ldexp(self: Tensor, other: Tensor) -> Tensor:
     for part in (first := rest.clamp(low, high), (rest - first).clamp(low, high), last):
         x = x * torch.exp2(part.to(computed))
     return x.to(self.dtype)
+
+
+# ---- torchvision
 
 
 def roi_align(

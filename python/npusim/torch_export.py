@@ -397,8 +397,7 @@ class _Writer:
         for group in owners.values():
             for node, target, value in (one for one in group if one[0].name in changed):
                 others = [name for other, name, held in group if other is not node and overlap(value, held)]
-                twice = value.layout is torch.strided and shows_twice(value)
-                if others or twice:
+                if others or shows_twice(value):
                     found = f"shares memory with {', '.join(map(repr, others))}" if others else "shows an element twice"
                     what = f"is changed in place and {found}: expected memory of its own, as clone() gives"
                     self.problems.append(Problem(f"weight '{target}'", what))

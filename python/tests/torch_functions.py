@@ -30,7 +30,7 @@ ARGUMENTS = [
 ]  # fmt: skip
 # What changes the process, or gives what is no value: memory, gradients, other layouts.
 NO_FUNCTIONS = ("set_", "save", "backward", "cuda", "share_memory", "sparse", "quantize", "dropout", "empty", "resize", "requires_grad")
-UNWRITTEN = ("torch.embedding_bag",)  # of whose results PyTorch writes the first alone, where it needs no gradient
+FIRST_WRITTEN = ("torch.embedding_bag",)  # of whose results PyTorch writes the first alone, where it needs no gradient
 
 
 def leaves(value):
@@ -66,6 +66,10 @@ def called(function, given):
     return results[0]
 
 
+def first_of(function):
+    return lambda *arguments: function(*arguments)[0]
+
+
 def functions():
     """(name, function, arguments)"""
     found = {}
@@ -73,9 +77,8 @@ def functions():
         for function in listed:
             name = resolve_name(function) or ""
             short = name.rpartition(".")[2]
-            left_out = name in UNWRITTEN or any(part in short for part in NO_FUNCTIONS)
-            if name and not short.startswith("__") and not left_out:
-                found[name] = function
+            if name and not short.startswith("__") and not any(part in short for part in NO_FUNCTIONS):
+                found[name] = first_of(function) if name in FIRST_WRITTEN else function
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for name in sorted(found):

@@ -90,11 +90,12 @@ Row compare_output(const Flags& flags, const TensorInfo& output, const std::byte
 std::vector<Row> against_golden(const Flags& flags, const Program& program, Session& session,
                                 const std::vector<TensorInfo>& outputs) {
   const std::shared_ptr<const TensorSet> golden = open_tensors(flags.golden);
+  const std::vector<DType> dtypes = used_dtypes(program);
   std::vector<Row> rows;
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (const TensorView* expected = find_golden(*golden, flags.golden, outputs[i], i))
-      rows.push_back(compare_output(flags, outputs[i], session.output(0, i).data(), *expected, used_dtypes(program),
-                                    true, flags.golden));
+      rows.push_back(
+          compare_output(flags, outputs[i], session.output(0, i).data(), *expected, dtypes, true, flags.golden));
     else
       print_note(fmt::format("output '{}' has no golden tensor and is not compared", outputs[i].name));
   }
