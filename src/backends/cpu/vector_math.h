@@ -12,6 +12,8 @@
 #include <cmath>
 #include <limits>
 
+#include "backends/cpu/vector_pieces.h"
+
 HWY_BEFORE_NAMESPACE();
 namespace npusim::cpu::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
@@ -109,8 +111,28 @@ HWY_INLINE V expm1_polynomial(D d, V r) {
 // e^r, for the same.
 template <class D, class V>
 HWY_INLINE V exp_polynomial(D d, V r) {
-  return hn::Add(expm1_polynomial(d, r), hn::Set(d, 1.0f));
+  return polynomial(d, r, hn::Set(d, 1.3814538e-3f), 8.368745e-3f, 4.166839e-2f, 1.6666521e-1f, 4.9999994e-1f, 1.0f,
+                    1.0f);
 }
+
+#if HWY_TARGET == HWY_AVX3
+// The polynomial of x whose piece the low five bits of `key` name, in each lane.
+template <class D, class V, class VI, size_t rows>
+HWY_INLINE V by_pieces(D d, const float (&table)[rows][32], VI key, V x) {
+  const auto of_piece = [&](size_t row) HWY_ATTR {
+    return V{_mm512_permutex2var_ps(hn::Load(d, table[row]).raw, key.raw, hn::Load(d, table[row] + 16).raw)};
+  };
+  const V r = hn::Sub(x, of_piece(0));
+  V sum = of_piece(rows - 1);
+  for (size_t row = rows - 2; row > 0; --row) sum = hn::MulAdd(sum, r, of_piece(row));
+  return sum;
+}
+// The key of tables by eighths of powers of two, of x · times + 1/2 from 1/2 to 8.
+template <class D, class V>
+HWY_INLINE hn::Vec<IntOf<D>> key_of_eighths(D d, V x, float times) {
+  return hn::ShiftRight<20>(hn::BitCast(IntOf<D>(), hn::MulAdd(x, hn::Set(d, times), hn::Set(d, 0.5f))));
+}
+#endif
 
 // Where both are ordered, the lesser and the greater; x where x is NaN (minps gives its second operand then).
 template <class D, class V>
@@ -168,7 +190,8 @@ HWY_INLINE SplitPower<V> split_power(D d, V x) {
 template <class D, class V>
 HWY_INLINE V exp_of_normal(D d, V x) {
 #if HWY_TARGET == HWY_AVX3
-  return exp_in_range(d, x);
+  const PartedExp<V> e = parted_exp(d, x);
+  return scale_normal(d, e.part, e.power);
 #else
   const SplitPower<V> e = split_power(d, x);
   return hn::Mul(hn::Add(e.part, hn::Set(d, 1.0f)), e.power);
@@ -177,7 +200,9 @@ HWY_INLINE V exp_of_normal(D d, V x) {
 
 template <class D, class V>
 HWY_INLINE V vector_exp(D d, V x) {
-  return exp_in_range(d, hn::Add(clamp_keeping_nan(d, x, -104.0f, 89.0f), hn::Set(d, next_to_nothing)));
+  const V off = hn::Add(x, hn::Set(d, next_to_nothing));
+  if (HWY_LIKELY(hn::AllTrue(d, hn::Le(hn::Abs(off), hn::Set(d, 86.0f))))) return exp_of_normal(d, off);
+  return exp_in_range(d, clamp_keeping_nan(d, off, -104.0f, 89.0f));
 }
 
 template <class D, class V>
@@ -283,17 +308,17 @@ HWY_INLINE V vector_expm1(D d, V x) {
   return hn::IfThenElse(hn::Lt(hn::Abs(x), hn::Set(d, 0.5f)), small, large);
 }
 
-// m / (m + 2) of m = e^(2|x|) − 1, which has all its digits for small x, too; from 10 on it is 1.
+// By pieces, or m / (m + 2) of m = e^(2|x|) − 1, which has all its digits for small x, too; from 9.3 on it is 1.
 template <class D, class V>
 HWY_INLINE V vector_tanh(D d, V x) {
+#if HWY_TARGET == HWY_AVX3
+  const V size = hn::Abs(x), near = hn::Min(hn::Set(d, 9.3f), hn::Add(size, hn::Set(d, next_to_nothing)));
+  const V y = by_pieces(d, tanh_pieces, key_of_eighths(d, near, 0.8f), near);
+  return hn::CopySign(hn::IfThenElse(hn::Lt(size, hn::Set(d, 0x1p-13f)), size, y), x);
+#else
   const V a = hn::Min(hn::Set(d, 10.0f), hn::Abs(x)), two = hn::Set(d, 2.0f);
   const SplitPower<V> e = split_power(d, hn::Add(a, a));
   const V m = hn::MulAdd(e.power, e.part, hn::Sub(e.power, hn::Set(d, 1.0f)));
-#if HWY_NATIVE_FMA
-  const V inverse = near_inverse(d, hn::Add(m, two)), near = hn::Mul(m, inverse);
-  const V left = hn::NegMulAdd(near, m, hn::NegMulAdd(near, two, m));  // the divisor's rounding is not in it
-  return hn::CopySign(hn::MulAdd(left, inverse, near), x);
-#else
   return hn::CopySign(hn::Div(m, hn::Add(m, two)), x);
 #endif
 }
@@ -340,11 +365,17 @@ HWY_INLINE V vector_erf(D d, V x) {
   return hn::IfThenElse(below, product_of_below(d, x, 1.12837917f), others);
 }
 
-// 1 + erf(x), to 1e-7 of 1: of GELU it is twice the share of x. Below 0 it is erfc(|x|) = 2^q(|x|), and so keeps its
-// last places; beyond 4 a float has 0 and 2.
+// 1 + erf(x), to 1e-7 of 1: of GELU it is twice the share of x. Below 0 it is erfc(|x|), by pieces or 2^q(|x|), and so
+// keeps its last places; beyond 4 a float has 0 and 2.
 template <class D, class V>
 HWY_INLINE V vector_one_plus_erf(D d, V x) {
   const IntOf<D> di;
+#if HWY_TARGET == HWY_AVX3
+  const V near = hn::Min(hn::Set(d, 4.13f), hn::Abs(x)), two = hn::Set(d, 2.0f);
+  const auto key = hn::BitCast(di, hn::MulAdd(near, hn::Set(d, 7.5f), hn::Set(d, whole_anchor_of_floats)));
+  const V e = by_pieces(d, share_pieces, key, near);
+  return hn::IfThenElse(hn::Lt(x, hn::Zero(d)), e, hn::Sub(two, e));
+#else
   const V far = hn::Set(d, 4.0f), t = hn::Abs(x), near = hn::Min(far, t);
   const V q =
       hn::Mul(polynomial(d, near, hn::Set(d, -4.53584178e-05f), 4.45505708e-04f, -1.48943411e-03f, -7.74643633e-04f,
@@ -357,6 +388,7 @@ HWY_INLINE V vector_one_plus_erf(D d, V x) {
   const auto power = hn::ShiftLeft<23>(hn::Add(hn::BitCast(di, anchored), hn::Set(di, 127)));
   const V e = hn::IfThenZeroElse(hn::Gt(t, far), hn::Mul(part, hn::BitCast(d, power)));
   return hn::IfThenElse(hn::Lt(x, hn::Zero(d)), e, hn::Sub(hn::Set(d, 2.0f), e));
+#endif
 }
 
 // sin(r + quadrant · π/2) for |r| a little above π/4 at most; of the quadrant the last two bits count.

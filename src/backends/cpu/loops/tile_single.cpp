@@ -41,6 +41,23 @@ HWY_INLINE Rounded quotient(const Rounded& above, const Rounded& below) {
 
 struct SingleAtan {
   static constexpr bool everywhere = true;
+#if HWY_TARGET == HWY_AVX3
+  // By pieces up to 1, behind it π/2 − atan(1 / a) of an inverse with its rest; from 1e10 on it is π/2.
+  static HWY_INLINE S of(S x) {
+    const Single d;
+    const S size = hn::Add(hn::Abs(x), hn::Set(d, next_to_nothing)), a = hn::Min(hn::Set(d, 1e10f), size);
+    const auto steep = hn::Gt(a, hn::Set(d, 1));  // not of NaN
+    const S first = near_inverse(d, a), over = hn::MulAdd(hn::NegMulAdd(first, a, hn::Set(d, 1)), first, first);
+    const S t = hn::IfThenElse(steep, over, a);
+    const auto key =
+        hn::BitCast(hn::RebindToSigned<Single>(), hn::MulAdd(t, hn::Set(d, 31), hn::Set(d, whole_anchor_of_floats)));
+    const S y = by_pieces(d, atan_pieces, key, t), from = hn::Set(d, 1.57079637f);
+    const S turned = hn::Sub(from, y);
+    const S behind = hn::Sub(turned, hn::Add(hn::Sub(y, hn::Sub(from, turned)), hn::Set(d, 4.37113883e-8f)));
+    const S angle = hn::IfThenElse(steep, behind, y);
+    return hn::CopySign(hn::IfThenElse(hn::Lt(size, hn::Set(d, 0x1p-13f)), hn::Abs(x), angle), x);
+  }
+#else
   // By (a − 1) / (a + 1) between tan(π/8) and tan(3π/8), by −1 / a behind, whose rests are exact; from 1e10 on it is
   // π/2.
   static HWY_INLINE S of(S x) {
@@ -60,6 +77,7 @@ struct SingleAtan {
     const S rest = hn::MulAdd(from, hn::Set(d, -2.78275e-8f), hn::Add(left, t.rest));  // from is that much above π/2
     return hn::CopySign(hn::Add(sum, hn::MulAdd(hn::Mul(t.value, z), series, rest)), x);
   }
+#endif
 };
 
 // What the arcs of sine and cosine have in common, of a size: of a = |x| up to a half the arc sine is a + rest, of
@@ -142,12 +160,28 @@ struct SingleTan {
 
 struct SingleErfc {
   static constexpr bool everywhere = true;
-  // (1 + 2a)·e^(a²)·erfc(a) − 1 as a polynomial of (a − 2) / (a + 2); a up to 10.06, where a float has nothing left.
-  // What quotients and the square round off is put back.
+  // e^(−a²) times e^(a²)·erfc(a); a up to 10.06, where a float has nothing left. What the square rounds off is put
+  // back.
   static HWY_INLINE S of(S x) {
     const Single d;
     const S size = hn::Add(hn::Abs(x), hn::Set(d, next_to_nothing)), a = hn::Min(hn::Set(d, 10.06f), size);
     const auto beyond = hn::Gt(size, a);  // of NaN a is NaN
+    const S square = hn::IfThenZeroElse(beyond, hn::Mul(a, a));
+    const PartedExp<S> power = parted_exp(d, hn::Neg(square));
+    const S y = hn::IfThenZeroElse(beyond, hn::Mul(hn::Mul(scaled(a), hn::Set(d, 16)), power.part));
+    // By its power of 2 in the end, where it may be below normal numbers: there scaled is 1/18 to 1/16.
+    const S small = scale(d, hn::MulAdd(y, hn::NegMulAdd(a, a, square), y), hn::Sub(power.power, hn::Set(d, 4)));
+    return hn::IfThenElse(hn::Lt(x, hn::Zero(d)), hn::Sub(hn::Set(d, 2), small), small);
+  }
+
+ private:
+  // e^(a²)·erfc(a): (1 + 2a) times it, less 1, is a polynomial of (a − 2) / (a + 2). What quotients round off is put
+  // back.
+  static HWY_INLINE S scaled(S a) {
+    const Single d;
+#if HWY_TARGET == HWY_AVX3
+    return by_pieces(d, scaled_erfc_pieces, key_of_eighths(d, a, 0.74f), a);
+#else
     const S one = hn::Set(d, 1), two = hn::Set(d, 2), half = hn::Set(d, 0.5f);
     const S below = hn::Add(a, two), twice = hn::MulAdd(a, two, one), both = near_inverse(d, hn::Mul(below, twice));
     const S by_below = hn::Mul(both, twice), by_twice = hn::Mul(both, below);
@@ -158,13 +192,8 @@ struct SingleErfc {
                       -5.42044667e-2f, 1.64055315e-1f, -1.66031411e-1f, -9.27639792e-2f, 2.76978393e-1f);
     const S first = hn::MulAdd(p, by_twice, by_twice);
     const S left = hn::MulAdd(hn::NegMulAdd(first, a, half), two, hn::Sub(p, first));
-    const S scaled = hn::MulAdd(left, by_twice, first);
-    const S square = hn::IfThenZeroElse(beyond, hn::Mul(a, a));
-    const PartedExp<S> power = parted_exp(d, hn::Neg(square));
-    const S y = hn::IfThenZeroElse(beyond, hn::Mul(hn::Mul(scaled, hn::Set(d, 16)), power.part));
-    // By its power of 2 in the end, where it may be below normal numbers: there scaled is 1/18 to 1/16.
-    const S small = scale(d, hn::MulAdd(y, hn::NegMulAdd(a, a, square), y), hn::Sub(power.power, hn::Set(d, 4)));
-    return hn::IfThenElse(hn::Lt(x, hn::Zero(d)), hn::Sub(two, small), small);
+    return hn::MulAdd(left, by_twice, first);
+#endif
   }
 };
 
