@@ -116,16 +116,25 @@ HWY_INLINE V exp_polynomial(D d, V r) {
 }
 
 #if HWY_TARGET == HWY_AVX3
-// The polynomial of x whose piece the low five bits of `key` name, in each lane.
+// start + r · slope of the polynomial of x whose piece the low five bits of `key` name, in each lane.
+template <class V>
+struct Piece {
+  V r, start, slope;
+};
 template <class D, class V, class VI, size_t rows>
-HWY_INLINE V by_pieces(D d, const float (&table)[rows][32], VI key, V x) {
-  const auto of_piece = [&](size_t row) HWY_ATTR {
+HWY_INLINE Piece<V> piece_of(D d, const float (&table)[rows][32], VI key, V x) {
+  const auto named = [&](size_t row) HWY_ATTR {
     return V{_mm512_permutex2var_ps(hn::Load(d, table[row]).raw, key.raw, hn::Load(d, table[row] + 16).raw)};
   };
-  const V r = hn::Sub(x, of_piece(0));
-  V sum = of_piece(rows - 1);
-  for (size_t row = rows - 2; row > 0; --row) sum = hn::MulAdd(sum, r, of_piece(row));
-  return sum;
+  const V r = hn::Sub(x, named(0));
+  V slope = named(rows - 1);
+  for (size_t row = rows - 2; row > 1; --row) slope = hn::MulAdd(slope, r, named(row));
+  return {r, named(1), slope};
+}
+template <class D, class V, class VI, size_t rows>
+HWY_INLINE V by_pieces(D d, const float (&table)[rows][32], VI key, V x) {
+  const Piece<V> piece = piece_of(d, table, key, x);
+  return hn::MulAdd(piece.slope, piece.r, piece.start);
 }
 // The key of tables by eighths of powers of two, of x · times + 1/2 from 1/2 to 8.
 template <class D, class V>
@@ -198,11 +207,18 @@ HWY_INLINE V exp_of_normal(D d, V x) {
 #endif
 }
 
+// The bits of a lane are the same whatever the others are.
 template <class D, class V>
 HWY_INLINE V vector_exp(D d, V x) {
   const V off = hn::Add(x, hn::Set(d, next_to_nothing));
-  if (HWY_LIKELY(hn::AllTrue(d, hn::Le(hn::Abs(off), hn::Set(d, 86.0f))))) return exp_of_normal(d, off);
-  return exp_in_range(d, clamp_keeping_nan(d, off, -104.0f, 89.0f));
+  if (HWY_UNLIKELY(!hn::AllTrue(d, hn::Le(hn::Abs(off), hn::Set(d, 86.0f)))))
+    return exp_in_range(d, clamp_keeping_nan(d, off, -104.0f, 89.0f));
+  const PartedExp<V> e = parted_exp(d, off);
+#if HWY_TARGET == HWY_AVX3
+  return scale_normal(d, e.part, e.power);
+#else
+  return hn::Mul(e.part, power_of_two(d, hn::ConvertTo(IntOf<D>(), e.power)));
+#endif
 }
 
 template <class D, class V>

@@ -188,6 +188,17 @@ HWY_INLINE void copy_dense(T* to, const T* from, int64_t n) {
   std::memcpy(to + i, from + i, static_cast<size_t>(n - i) * sizeof(T));
 }
 
+// By vectors of this instruction set; std::fill() is of the program's.
+template <class T>
+void fill(T* to, T value, int64_t n) {
+  const hn::ScalableTag<T> d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const auto all = hn::Set(d, value);
+  int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) hn::StoreU(all, d, to + i);
+  for (; i < n; ++i) to[i] = value;
+}
+
 template <class T>
 void reverse(T* to, const T* last, int64_t n) {
   int64_t i = 0;
@@ -224,8 +235,7 @@ HWY_INLINE void copy_run(T* to, int64_t to_step, const T* from, int64_t from_ste
   if (to_step == 1 && n >= 8) {
     switch (from_step) {
       case 0:
-        std::fill(to, to + n, *from);
-        return;
+        return fill(to, *from, n);
       case 1:
         return copy_dense(to, from, n);
       case -1:
@@ -269,7 +279,7 @@ void copy_of(BlockCopy b) {
       copy_vectors<most_lanes<T>>(to + r * b.to_row, from + r * b.from_row, b.columns);
     return;
   }
-  if (b.to_column == 1 && b.from_column != 1 && b.from_row == 1 && b.rows > 1)
+  if (b.to_column == 1 && b.from_column != 1 && b.from_column != 0 && b.from_row == 1 && b.rows > 1)
     return transpose(to, b.to_row, from, b.from_column, b.rows, b.columns);
   if (b.from_column == 1 && b.to_column != 1 && b.to_row == 1 && b.rows > 1)
     return transpose(to, b.to_column, from, b.from_row, b.columns, b.rows);

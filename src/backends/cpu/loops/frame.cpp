@@ -37,19 +37,16 @@ void fill(char* at, const Register& reg, Scalar type, double number, int64_t int
   }
 }
 
-// The memory of the tile after this one.
-void fetch_next(const MoveCall& call) {
-  constexpr int64_t line = 64, most = 4096;
-  if (call.move->ahead == 0) return;
-  const auto next = reinterpret_cast<uintptr_t>(call.memory) + static_cast<uintptr_t>(call.move->ahead);
-  const int64_t bytes = std::min(call.rows * call.columns * static_cast<int64_t>(call.move->bytes), most);
-  for (int64_t at = 0; at < bytes; at += line) {
-    const auto* p = reinterpret_cast<const void*>(next + static_cast<uintptr_t>(at));
-    if (call.move->store)
-      __builtin_prefetch(p, 1);
-    else
-      __builtin_prefetch(p, 0);
-  }
+// What the instruction at `place` of a section fetches of the memory of the tile after this one.
+void fetch_next(const MoveCall& call, int64_t place) {
+  constexpr int64_t line = 64, most = 8192;
+  const Move& move = *call.move;
+  if (move.ahead == 0) return;
+  const auto next = reinterpret_cast<uintptr_t>(call.memory) + static_cast<uintptr_t>(move.ahead);
+  const int64_t lines = std::min(call.rows * call.columns * static_cast<int64_t>(move.bytes), most) / line;
+  const int64_t part = move.first_part + place, end = lines * (part + 1) / move.parts;
+  for (int64_t at = lines * part / move.parts; at < end; ++at)
+    __builtin_prefetch(reinterpret_cast<const void*>(next + static_cast<uintptr_t>(at * line)));
 }
 
 }  // namespace
@@ -266,9 +263,11 @@ void Frame::run_tile(Bound& b, int changed, int64_t tile) {
     else
       b.calls[static_cast<size_t>(p.inst)].in[p.slot] = at;
   }
-  for (const MoveCall& call : b.moves) fetch_next(call);
-  for (auto i = static_cast<size_t>(s.first_inst[static_cast<size_t>(changed + 1)]); i < s.insts.size(); ++i)
+  const auto first = static_cast<size_t>(s.first_inst[static_cast<size_t>(changed + 1)]);
+  for (size_t i = first; i < s.insts.size(); ++i) {
+    for (const MoveCall& call : b.moves) fetch_next(call, static_cast<int64_t>(i));
     b.calls[i].fn(b.calls[i]);
+  }
   for (auto m = static_cast<size_t>(s.stores); m < s.moves.size(); ++m) {
     if (b.in_place[m]) continue;
     const int from = s.moves[m].source_move;

@@ -34,26 +34,42 @@ int dimension_to_share(const Plan& plan) {
   return best;
 }
 
+// The next tile's memory in parts, one before each of a section's instructions, for the loads that read it in place;
+// `others` are such loads of sections before it, which share the parts of the same memory.
+void fetch_in(Plan& plan, Section& s, std::vector<Move*>& others) {
+  const bool by_row = s.in_row && !plan.inner.empty();
+  const std::vector<Loop>& loops = by_row ? plan.inner : plan.outer;
+  const auto insts = static_cast<int64_t>(s.insts.size());
+  if (loops.empty() || (insts < 2 && (by_row || !s.in_row))) return;
+  const Loop& next = loops.back();
+  for (int m = 0; m < s.stores; ++m) {
+    Move& move = s.moves[static_cast<size_t>(m)];
+    const bool dense = plan.tile_rows == 1 || move.row_stride == plan.tile_columns;
+    const int64_t step = move.strides[static_cast<size_t>(next.dim)] * next.step;
+    if (!move.in_place || !dense || std::abs(step) < plan.tile_columns * plan.tile_rows) continue;
+    move.ahead = step * static_cast<int64_t>(move.bytes);
+    move.parts = insts;
+    if (by_row) continue;
+    for (Move* other : others)
+      if (other->arg == move.arg && other->offset == move.offset && other->ahead == move.ahead)
+        move.first_part = other->parts, other->parts += insts, move.parts = other->parts;
+    others.push_back(&move);
+  }
+}
+
 // Tiles of large tensors are fetched while the one before them is computed: what waits for memory in the first
 // instruction of each would wait between tiles only, and memory for the others. A row that is one tile is read by
-// several sections: while the last of them runs, the next row is fetched.
+// several sections: while those behind the first run, the next row is fetched.
 void fetch_ahead(Plan& plan) {
   if (!is_large(plan.piece.kernel)) return;
-  bool found = false;
-  for (size_t n = plan.sections.size(); n-- > 0;) {
-    Section& s = plan.sections[n];
-    const bool by_row = s.in_row && !plan.inner.empty();
-    const std::vector<Loop>& loops = by_row ? plan.inner : plan.outer;
-    if (loops.empty() || s.insts.size() < 2 || (found && !by_row)) continue;
-    const Loop& next = loops.back();
-    for (Move& m : s.moves) {
-      const bool dense = plan.tile_rows == 1 || m.row_stride == plan.tile_columns;
-      const int64_t step = m.strides[static_cast<size_t>(next.dim)] * next.step;
-      if (!m.in_place || !dense || std::abs(step) < plan.tile_columns * plan.tile_rows) continue;
-      m.ahead = step * static_cast<int64_t>(m.bytes);
-      found = true;
-    }
-  }
+  std::vector<Move*> found;
+  Section* first = nullptr;
+  for (Section& s : plan.sections)
+    if (s.in_row && plan.inner.empty() && !first)
+      first = &s;
+    else
+      fetch_in(plan, s, found);
+  if (first && found.empty() && first->insts.size() > 1) fetch_in(plan, *first, found);
 }
 
 // Of copies in turns: a border of all images at once would be written when their lines are no longer near.

@@ -58,7 +58,9 @@ struct Move {
   int64_t copied_row = 0, copied_column = 0;
   bool only_copied = false;  // load: by stores, straight
   bool in_place = false;     // instructions may use the memory itself where the columns fill whole blocks
-  int64_t ahead = 0;         // in place: bytes to the next tile's memory, where that is worth fetching ahead
+  // Load, in place: bytes to the next tile's memory, where that is worth fetching ahead, and which of `parts` equal
+  // parts of it, from this one on, the section's instructions fetch, one each.
+  int64_t ahead = 0, first_part = 0, parts = 0;
   int depth = -1;
 };
 

@@ -46,15 +46,19 @@ struct SingleAtan {
   static HWY_INLINE S of(S x) {
     const Single d;
     const S size = hn::Add(hn::Abs(x), hn::Set(d, next_to_nothing)), a = hn::Min(hn::Set(d, 1e10f), size);
-    const auto steep = hn::Gt(a, hn::Set(d, 1));  // not of NaN
-    const S first = near_inverse(d, a), over = hn::MulAdd(hn::NegMulAdd(first, a, hn::Set(d, 1)), first, first);
-    const S t = hn::IfThenElse(steep, over, a);
+    const S one = hn::Set(d, 1), first = near_inverse(d, a);
+    const auto steep = hn::Gt(a, one);  // not of NaN
+    const S over = hn::MulAdd(hn::NegMulAdd(first, a, one), first, first), t = hn::IfThenElse(steep, over, a);
     const auto key =
         hn::BitCast(hn::RebindToSigned<Single>(), hn::MulAdd(t, hn::Set(d, 31), hn::Set(d, whole_anchor_of_floats)));
-    const S y = by_pieces(d, atan_pieces, key, t), from = hn::Set(d, 1.57079637f);
-    const S turned = hn::Sub(from, y);
-    const S behind = hn::Sub(turned, hn::Add(hn::Sub(y, hn::Sub(from, turned)), hn::Set(d, 4.37113883e-8f)));
-    const S angle = hn::IfThenElse(steep, behind, y);
+    const Piece<S> piece = piece_of(d, atan_pieces, key, t);  // its slope less 1
+    const S left = hn::IfThenElseZero(steep, hn::Mul(hn::NegMulAdd(over, a, one), first));
+    const S turn = hn::IfThenElseZero(steep, hn::Set(d, -0.0f)),
+            from = hn::IfThenElseZero(steep, hn::Set(d, 1.57079637f));
+    const S start = hn::Xor(piece.start, turn), r = hn::Xor(hn::Add(piece.r, left), turn);
+    const S sum = hn::Add(from, start), lost = hn::Add(hn::Sub(from, sum), start);
+    const S rest = hn::MulAdd(from, hn::Set(d, -2.78275e-8f), lost);  // from is that much above π/2
+    const S angle = hn::Add(sum, hn::MulAdd(r, piece.slope, hn::Add(r, rest)));
     return hn::CopySign(hn::IfThenElse(hn::Lt(size, hn::Set(d, 0x1p-13f)), hn::Abs(x), angle), x);
   }
 #else
