@@ -175,7 +175,8 @@ def log1p(z: Pair) -> Pair:
     small = 0.5 * torch.log1p(torch.where(near, x * (x + 2) + y * y, 0.0))
     small = torch.where((x == 0) & (y == 0), x, small)
     re, im = log((x + 1, y))
-    return torch.where(near, small, re), im
+    # Of NaN it is NaN, also beside infinity, where the logarithm is infinite.
+    return torch.where(near, small, torch.where(x.isnan() | y.isnan(), math.nan, re)), im
 
 
 def exp(z: Pair) -> Pair:

@@ -1,5 +1,6 @@
 """Operators without a kernel, run by PyTorch's own library through the plugin."""
 
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -326,3 +327,24 @@ def test_numbers_among_operands(name):
                 exported = npusim.export(Fn(call), (x,))
                 found = npusim.Session(npusim.compile(exported, dtype="float32")).run(x)["output"]
                 assert np.allclose(found, expected.numpy(), rtol=1e-4, atol=1e-5, equal_nan=True), (number, x.dtype)
+
+
+@pytest.mark.parametrize(
+    ("name", "attrs", "inputs", "shape"),
+    [
+        ("combinations", {"r": 10**9}, [[4]], [0, 10**9]),
+        ("combinations", {"r": 10**7}, [[4]], [0, 4]),
+        ("hann_window", {"window_length": 4 * 10**9}, [], [4 * 10**9]),
+        ("blackman_window", {"window_length": 4 * 10**9}, [], [4 * 10**9]),
+    ],
+)
+def test_a_number_in_a_file_makes_nothing(name, attrs, inputs, shape):
+    """Neither memory nor time before the file's own shapes are refused."""
+    given = [{"name": f"x{i}", "shape": s, "dtype": "float32"} for i, s in enumerate(inputs)]
+    result = {"name": "n", "shape": shape, "dtype": "float32"}
+    node = {"name": "n", "op_type": f"aten.{name}.default", "inputs": given, "outputs": [result], "attrs": attrs}
+    ir = {"graph_inputs": given, "graph_outputs": [result], "weights": [], "nodes": [node]}
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(npusim.Error):
+        npusim.compile(ir, dtype="float32", max_bytes=10**6)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < before + 10**5  # KiB

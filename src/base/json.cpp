@@ -96,6 +96,9 @@ std::string text_of(const Json& value, int indent) {
 
 nlohmann::json parse_json(std::string_view text, const std::string& origin, const JsonKeyCheck& check) {
   refuse_other_kinds(text, FileKind::json, origin);
+  // The parser takes a zero byte for the text's end; JSON has none.
+  if (const size_t zero = text.find('\0'); zero != std::string_view::npos)
+    fail(ErrorKind::bad_input, "{}: not JSON: a zero byte at offset {}", origin, zero);
   nlohmann::json root;
   Builder builder(root, origin, check);
   nlohmann::json::sax_parse(text, &builder);

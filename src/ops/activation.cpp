@@ -12,11 +12,6 @@ constexpr double infinity = std::numeric_limits<double>::infinity();
 
 Ex sigmoid(Ex x) { return 1 / (1 + exp(-(is_real(x) ? x : x * 1.0))); }  // the least integer has no negative
 
-// A bound as it is, also beside integers that it is none of.
-Ex bound(Ex x, const OpCall& call, std::string_view name) {
-  return call.is_real(name) ? literal(x, call.number(name)) : literal(x, call.integer(name));
-}
-
 // A Scalar attribute as a real number of x's precision.
 Ex real_attr(Ex x, const OpCall& call, std::string_view name) { return literal(x, call.number(name)); }
 
@@ -165,7 +160,14 @@ void lower_log_sigmoid_forward(const OpCall&, Lowering& lowering) {
 }
 
 constexpr auto relu = [](Ex x) { return max(x, 0); };
-constexpr auto clip = [](Ex x, const OpCall& c) { return min(max(x, bound(x, c, "min_val")), bound(x, c, "max_val")); };
+// Bounds of integers are integers, too.
+Ex whole_beside(Ex x, const OpCall& c, std::string_view name, DType dtype) {
+  return is_real(x) ? scalar_attr(x, c, name) : stored_attr(*x.builder, c, name, dtype);
+}
+constexpr auto clip = [](Ex x, const OpCall& c) {
+  const auto bound = [&](std::string_view name) { return whole_beside(x, c, name, DType::i64); };
+  return min(max(x, bound("min_val")), bound("max_val"));
+};
 constexpr auto shrink = [](Ex x, const OpCall& c) {
   const Ex bound = real_attr(x, c, "lambd");
   return select(abs(x) <= bound, 0.0, x);
@@ -202,7 +204,8 @@ constexpr OpRecord records[] = {
      .lower = lower_log_sigmoid_forward},
     formula<[](Ex x) { return x * tanh(log1p(exp(x))); }>("mish(Tensor self) -> Tensor"),
     formula<[](Ex x, const OpCall& c) {
-      return select(x <= scalar_attr(x, c, "threshold"), scalar_attr(x, c, "value"), x);
+      const auto number = [&](std::string_view name) { return whole_beside(x, c, name, c.outputs[0].dtype); };
+      return select(x <= number("threshold"), number("value"), x);
     }>("threshold(Tensor self, Scalar threshold, Scalar value) -> Tensor"),
     {.schema = "prelu(Tensor self, Tensor weight) -> Tensor", .infer = infer_prelu, .lower = lower_prelu},
     formula<[](Ex x, Ex slope) { return leaky_relu(x, slope); }>("_prelu_kernel(Tensor self, Tensor weight) -> Tensor"),

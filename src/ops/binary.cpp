@@ -174,11 +174,8 @@ constexpr double remainder_tolerance = 64;
 
 // Where the result is of integers, without what is behind its point.
 Ex factor(Ex x, const OpCall& call) {
-  const double* value = std::get_if<double>(&call.attr("value"));
-  if (!value || is_float(call.outputs[0].dtype)) return scalar_attr(x, call, "value");
-  if (!(std::fabs(*value) < 0x1p63))
-    fail(ErrorKind::unsupported, "{}: value {} is no integer of 64 bits", call.op->name(), *value);
-  return x.builder->integer(static_cast<int64_t>(*value), x.type());
+  if (!call.is_real("value") || is_float(call.outputs[0].dtype)) return scalar_attr(x, call, "value");
+  return stored_attr(*x.builder, call, "value", DType::i64);
 }
 
 constexpr OpRecord records[] = {
@@ -227,8 +224,9 @@ constexpr OpRecord records[] = {
                   "pow.Scalar(Scalar self, Tensor exponent) -> Tensor"),
               Memory::row_major),
     double_formula<wide_power>("float_power.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor"),
-    double_formula<[](Ex x, const OpCall& c) { return pow(wide(x), c.number("exponent")); }>(
-        "float_power.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor"),
+    double_formula<[](Ex x, const OpCall& c) {
+      return power(wide(x), literal(wide(x), c.number("exponent")), c.number("exponent"));
+    }>("float_power.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor"),
     in_memory(double_formula<[](Ex y, const OpCall& c) { return pow(literal(wide(y), c.number("self")), wide(y)); }>(
                   "float_power.Scalar(Scalar self, Tensor exponent) -> Tensor"),
               Memory::row_major),

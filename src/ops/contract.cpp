@@ -112,17 +112,22 @@ void lower_product(Lowering& lowering, std::string name, Labelled a, Labelled b,
   k.done(std::move(name));
 }
 
-Ex add_bias(OpKernel& kernel, Ex sum, int rows, double alpha, int bias, double beta) {
-  auto scaled = [](Ex x, double by) {
-    if (by == 1) return x;
-    return x.type() < Scalar::f32 ? x * to_integer(by) : x * by;
+Factor factor_attr(const OpCall& call, std::string_view name) {
+  const double real = call.number(name);
+  return {real, call.is_real(name) ? to_integer(real) : call.integer(name)};
+}
+
+Ex add_bias(OpKernel& kernel, Ex sum, int rows, Factor alpha, int bias, Factor beta) {
+  auto scaled = [](Ex x, Factor by) {
+    if (by.real == 1) return x;
+    return x.type() < Scalar::f32 ? x * by.whole : x * by.real;
   };
   if (bias < 0) return scaled(sum, alpha);
   Ex added = kernel.load_broadcast(kernel.read(bias), rows);
   // Whole numbers beside others are those before they are scaled (addr takes both).
   if (sum.type() < Scalar::f32 && added.type() >= Scalar::f32) sum = kernel.cast(sum, added.type());
   if (added.type() < Scalar::f32 && sum.type() >= Scalar::f32) added = kernel.cast(added, sum.type());
-  return beta == 0 ? scaled(sum, alpha) : scaled(sum, alpha) + scaled(added, beta);
+  return beta.real == 0 ? scaled(sum, alpha) : scaled(sum, alpha) + scaled(added, beta);
 }
 
 void lower_matmul(Lowering& lowering, std::string name, const MatmulSpec& spec) {

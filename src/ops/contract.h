@@ -33,20 +33,27 @@ using Epilogue = std::function<Ex(OpKernel& kernel, Ex sum, int rows)>;
 void lower_product(Lowering& lowering, std::string name, Labelled a, Labelled b, const Labelled& result,
                    const Epilogue& epilogue = {});
 
+// What a product is multiplied by: of integers the integer, with all its digits.
+struct Factor {
+  double real = 1;
+  int64_t whole = 1;
+};
+Factor factor_attr(const OpCall& call, std::string_view name);
+
 // result = alpha · a@b + beta · bias, operands as the lowering's ids.
 struct MatmulSpec {
   int a = -1;  // […, m, k], or [k]
   int b = -1;  // […, k, n] ([…, n, k] when transposed), or [k]
   bool b_transposed = false;
   int bias = -1;  // broadcasts to the result
-  double alpha = 1;
-  double beta = 1;
+  Factor alpha = {};
+  Factor beta = {};
   int result = -1;
 };
 void lower_matmul(Lowering& lowering, std::string name, const MatmulSpec& spec);
 
 // alpha · sum + beta · bias; beta 0 ignores the bias altogether.
-Ex add_bias(OpKernel& kernel, Ex sum, int rows, double alpha, int bias, double beta);
+Ex add_bias(OpKernel& kernel, Ex sum, int rows, Factor alpha, int bias, Factor beta);
 
 // Whether products of these are summed in f32.
 inline bool is_narrow_float(DType d) { return is_float(d) && d != DType::f64; }

@@ -206,7 +206,7 @@ void lower_bilinear(const OpCall& call, Lowering& lowering) {
                 {lowering.input(call.tensor("weight")), {out, left, right}}, half);
   const int bias = call.tensor("bias");
   lower_product(lowering, "bilinear", half, {lowering.input(1), with({right})}, {lowering.output(0), with({out})},
-                [&](OpKernel& k, Ex x, int rows) { return add_bias(k, x, rows, 1, bias, 1); });
+                [&](OpKernel& k, Ex x, int rows) { return add_bias(k, x, rows, {}, bias, {}); });
 }
 
 // The dimension of 3 that is crossed: the first one where none is named.

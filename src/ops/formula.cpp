@@ -2,6 +2,7 @@
 #include "ops/formula.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/error.h"
 
@@ -77,6 +78,19 @@ Ex scalar_attr(Ex x, const OpCall& call, std::string_view name) {
   if (const double* d = std::get_if<double>(&a)) return literal(x, *d);
   if (const bool* b = std::get_if<bool>(&a)) return x.builder->integer(*b, Scalar::boolean);
   return literal(x, wrapped(call, call.integer(name)));
+}
+
+Ex stored_attr(KernelBuilder& kernel, const OpCall& call, std::string_view name, DType dtype) {
+  const double real = call.number(name);
+  if (is_float(dtype)) return kernel.number(real, scalar_of(dtype));
+  if (dtype == DType::boolean) return kernel.integer(real != 0);
+  const bool fits = std::fabs(real) < 0x1p63 || !call.is_real(name);
+  const int64_t whole = !fits ? 0 : call.is_real(name) ? static_cast<int64_t>(real) : call.integer(name);
+  // Of uint8 negative numbers count from 256, as everywhere in ATen.
+  const int64_t wrapped = wrap_through(dtype, whole);
+  if (!fits || (wrapped != whole && !(dtype == DType::u8 && whole < 0 && whole > -256)))
+    fail(ErrorKind::unsupported, "{}: {} {} does not fit {}", call.op->name(), name, real, dtype_name(dtype));
+  return kernel.integer(wrapped);
 }
 
 DType common_dtype(const OpCall& call) {

@@ -28,6 +28,10 @@ class Pointwise {
 // The Scalar attribute `name` beside x: real when it or x is (ATen's wrapped numbers), else of the common dtype.
 Ex scalar_attr(Ex x, const OpCall& call, std::string_view name);
 inline bool is_real(Ex x) { return x.type() >= Scalar::f32; }
+// The Scalar attribute `name` as ATen converts it to a dtype, to store it or to compute in it: an integer keeps all its
+// digits, and a real number loses what is behind its point in a dtype of integers. Throws unsupported where it does not
+// fit.
+Ex stored_attr(KernelBuilder& kernel, const OpCall& call, std::string_view name, DType dtype);
 
 // ATen's result type: of the tensors, then 0-d tensors, then scalars; a later class counts only when its category
 // (bool < integer < real) is higher. Every Scalar argument but `alpha` takes part.

@@ -105,8 +105,8 @@ void lower_add_matmul(const OpCall& call, Lowering& lowering) {
   spec.a = lowering.input(1);
   spec.b = lowering.input(2);
   spec.bias = lowering.input(0);
-  spec.alpha = call.number("alpha");
-  spec.beta = call.number("beta");
+  spec.alpha = factor_attr(call, "alpha");
+  spec.beta = factor_attr(call, "beta");
   spec.result = lowering.output(0);
   lower_matmul(lowering, kernel_name(call), spec);
 }
@@ -114,7 +114,8 @@ void lower_add_matmul(const OpCall& call, Lowering& lowering) {
 void lower_addmm_activation(const OpCall& call, Lowering& lowering) {
   const Labelled a{lowering.input(1), {0, 1}}, b{lowering.input(2), {1, 2}}, result{lowering.output(0), {0, 2}};
   lower_product(lowering, "addmm_activation", a, b, result, [&](OpKernel& k, Ex x, int rows) {
-    x = add_bias(k, x, rows, call.number("alpha"), lowering.input(0), call.number("beta"));
+    x = add_bias(k, x, rows, factor_attr(call, "alpha"), lowering.input(0), factor_attr(call, "beta"));
+    if (x.type() == Scalar::i64) x = k.round_to(x, call.outputs[0].dtype);
     if (!call.boolean("use_gelu")) return max(x, 0);
     return 0.5 * x * (1 + erf(x * std::sqrt(0.5)));
   });
@@ -132,7 +133,7 @@ std::vector<TensorType> infer_addbmm(const OpCall& call) {
 void lower_addbmm(const OpCall& call, Lowering& lowering) {
   const Labelled a{lowering.input(1), {0, 1, 2}}, b{lowering.input(2), {0, 2, 3}}, result{lowering.output(0), {1, 3}};
   lower_product(lowering, "addbmm", a, b, result, [&](OpKernel& k, Ex x, int rows) {
-    return add_bias(k, x, rows, call.number("alpha"), lowering.input(0), call.number("beta"));
+    return add_bias(k, x, rows, factor_attr(call, "alpha"), lowering.input(0), factor_attr(call, "beta"));
   });
 }
 
@@ -148,7 +149,7 @@ void lower_outer(const OpCall& call, Lowering& lowering) {
   const Labelled a{lowering.input(first), {0}}, b{lowering.input(first + 1), {1}}, result{lowering.output(0), {0, 1}};
   lower_product(lowering, kernel_name(call), a, b, result, [&](OpKernel& k, Ex x, int rows) {
     if (first == 0) return x;
-    return add_bias(k, x, rows, call.number("alpha"), lowering.input(0), call.number("beta"));
+    return add_bias(k, x, rows, factor_attr(call, "alpha"), lowering.input(0), factor_attr(call, "beta"));
   });
 }
 

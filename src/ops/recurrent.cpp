@@ -107,7 +107,7 @@ Ex sigmoid(Ex x) { return 1 / (1 + exp(-x)); }
 int lower_hidden_gates(Lowering& lowering, const Direction& d, int hidden) {
   const int gates = lowering.temporary({d.compute, {d.n.batch, gates_of(d.cell) * d.n.hidden}});
   lower_product(lowering, "hidden_gates", {hidden, {0, 1}}, {d.weight, {2, 1}}, {gates, {0, 2}},
-                [&](OpKernel& k, Ex x, int rows) { return add_bias(k, x, rows, 1, d.bias, 1); });
+                [&](OpKernel& k, Ex x, int rows) { return add_bias(k, x, rows, {}, d.bias, {}); });
   return gates;
 }
 
@@ -205,7 +205,7 @@ void lower_recurrent(const OpCall& call, Lowering& lowering) {
       const int gates_in = lowering.temporary({compute, {n.steps, n.batch, gates_of(cell) * n.hidden}});
       lower_product(lowering, "input_gates", {input, batch_first ? std::vector{1, 0, 2} : std::vector{0, 1, 2}},
                     {weights[0], {3, 2}}, {gates_in, {0, 1, 3}}, [&](OpKernel& k, Ex x, int rows) {
-                      return add_bias(k, x, rows, 1, n.biases ? weights[2] : -1, 1);
+                      return add_bias(k, x, rows, {}, n.biases ? weights[2] : -1, {});
                     });
       const Direction d{cell,
                         n,

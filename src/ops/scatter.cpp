@@ -86,7 +86,7 @@ void lower_index_add(const OpCall& call, Lowering& lowering) {
 void lower_index_fill(const OpCall& call, Lowering& lowering) {
   lower_index_write(lowering, "index_fill", true, {}, [&](OpKernel& k) {
     if (fill_operand(call) >= 0) return k.load_broadcast(k.read(lowering.input(fill_operand(call))));
-    return k.number(call.number("value"), scalar_of(call.outputs[0].dtype));
+    return stored_attr(k, call, "value", call.outputs[0].dtype);
   });
 }
 
@@ -112,7 +112,7 @@ std::vector<TensorType> infer_scatter(const OpCall& call) {
 }
 
 Ex scattered_value(OpKernel& k, const OpCall& call, Lowering& lowering) {
-  if (call.op->schema.find("src") < 0) return k.number(call.number("value"), scalar_of(call.outputs[0].dtype));
+  if (call.op->schema.find("src") < 0) return stored_attr(k, call, "value", call.outputs[0].dtype);
   const int src = k.read(lowering.input(call.tensor("src")));
   return k.load(src, coordinates(identity_coordinates(k.shape(src).size())));
 }

@@ -135,8 +135,11 @@ struct Combining {
     std::vector<Coord> at = all;
     at[dim] = Coord(at_place(index_arg, vector ? along : all));
     const std::string_view source = vector ? "source" : "src";
-    Ex x = k.number(call.op->schema.find("value") >= 0 ? call.number("value") : 0, scalar_of(dtype));
-    if (call.op->schema.find(source) >= 0) x = at_place(k.read(lowering.input(call.tensor(source))), all);
+    Ex x;
+    if (call.op->schema.find(source) < 0)
+      x = stored_attr(k, call, "value", dtype);
+    else
+      x = at_place(k.read(lowering.input(call.tensor(source))), all);
     k.store(k.write(to, from_arg), at, x, reduction_of(how));
     if (counted) k.store(k.write(counts_to, counts_arg), at, k.integer(1, scalar_of(count_dtype)), Reduction::sum);
     k.done(kernel_name(call));

@@ -92,11 +92,11 @@ void lower_isin(const OpCall& call, Lowering& lowering) {
   const bool compares = tests && count <= most_compared;
   if (compares) space.push_back(count);
   OpKernel k(lowering, space, compares);
-  auto number = [&](std::string_view arg) {
-    if (call.is_real(arg)) return k.number(call.number(arg));
-    return k.integer(elements ? converted(call.integer(arg), call.type("elements").dtype) : call.integer(arg));
-  };
   const DType common = common_dtype(call);
+  auto number = [&](std::string_view arg) {
+    if (is_float(common)) return k.round_to(k.number(call.number(arg), scalar_of(common)), common);
+    return k.integer(converted(call.integer(arg), common));
+  };
   const auto as_compared = [&](Ex e, const char* arg) { return converted(e, call.type(arg).dtype, common); };
   const Ex x =
       elements ? as_compared(k.load_broadcast(k.read(lowering.input(call.tensor("elements"))), compares), "elements")

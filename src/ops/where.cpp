@@ -11,11 +11,25 @@ std::vector<TensorType> infer_masked_fill(const OpCall& call) {
   return {{self.dtype, broadcast_shapes(self.shape, call.type("mask").shape)}};
 }
 
-template <auto meaning>
+// What is not filled stays as it is, whatever the value's dtype.
+void lower_masked_fill(const OpCall& call, Lowering& lowering) {
+  OpKernel k(lowering, call.outputs[0].shape);
+  const DType dtype = call.type("self").dtype;
+  const Ex x = k.load_broadcast(k.read(lowering.input(0))), mask = k.load_broadcast(k.read(lowering.input(1)));
+  const Ex value =
+      call.inputs.size() > 2 ? k.load_broadcast(k.read(lowering.input(2))) : stored_attr(k, call, "value", dtype);
+  k.store(k.write(lowering.output(0)), select(mask, k.cast(value, x.type()), x));
+  k.done(kernel_name(call));
+}
+
 constexpr OpRecord masked_fill(std::string_view schema) {
-  OpRecord record = formula<meaning>(schema, 0);
+  OpRecord record;
+  record.schema = schema;
+  record.family = OpFamily::formula;
   record.infer = infer_masked_fill;
+  record.lower = lower_masked_fill;
   record.memory = Memory::row_major;
+  record.tolerance = 0;
   return record;
 }
 
@@ -73,10 +87,8 @@ constexpr OpRecord records[] = {
     choice<[](Ex condition, const OpCall& c) {
       return select(condition, scalar_attr(condition, c, "self"), scalar_attr(condition, c, "other"));
     }>("where.Scalar(Tensor condition, Scalar self, Scalar other) -> Tensor"),
-    masked_fill<[](Ex x, Ex mask, const OpCall& c) { return select(mask, scalar_attr(x, c, "value"), x); }>(
-        "masked_fill.Scalar(Tensor self, Tensor mask, Scalar value) -> Tensor"),
-    masked_fill<[](Ex x, Ex mask, Ex value) { return select(mask, value, x); }>(
-        "masked_fill.Tensor(Tensor self, Tensor mask, Tensor value) -> Tensor"),
+    masked_fill("masked_fill.Scalar(Tensor self, Tensor mask, Scalar value) -> Tensor"),
+    masked_fill("masked_fill.Tensor(Tensor self, Tensor mask, Tensor value) -> Tensor"),
     clamp("clamp(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor"),
     clamp("clamp.Tensor(Tensor self, Tensor? min=None, Tensor? max=None) -> Tensor"),
     clamp("clip(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor"),

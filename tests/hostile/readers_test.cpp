@@ -107,6 +107,11 @@ TEST(Readers, KeysComeOnceInAnObject) {
   for (const std::string_view text :
        {R"({"a":1,"a":1})", R"({"b":{"a":1,"c":[],"a":2}})", R"([{"a":{},"b":1,"a":{}}])", R"({"":0,"":0})"})
     EXPECT_THROW(parse_json(text, "j"), Error) << text;
+  for (const std::string text : {R"({"a":1})", "[]", "1"}) {  // whatever stands behind a zero byte, or before it
+    EXPECT_THROW(parse_json(text + '\0', "j"), Error) << text;
+    EXPECT_THROW(parse_json(text + '\0' + text, "j"), Error) << text;
+    EXPECT_THROW(parse_json('\0' + text, "j"), Error) << text;
+  }
 }
 
 TEST(Readers, Json) {

@@ -223,8 +223,11 @@ c10::IValue list_of(const c10::Type& element, const Argument& a, const std::vect
   return list;
 }
 
-c10::IValue value_of(const c10::Type& given, const Argument& a, const std::vector<at::Tensor>& tensors) {
+// Tensors are made on `device`.
+c10::IValue value_of(const c10::Type& given, const Argument& a, const std::vector<at::Tensor>& tensors,
+                     at::Device device) {
   const c10::Type& type = without_optional(given);
+  if (type.kind() == c10::TypeKind::DeviceObjType) return device;
   const bool none = a.kind == NPUSIM_ATEN_NONE;
   if (none && given.kind() == c10::TypeKind::OptionalType) return {};
   const auto expect = [&](bool right) {
@@ -233,8 +236,7 @@ c10::IValue value_of(const c10::Type& given, const Argument& a, const std::vecto
   switch (type.kind()) {
     case c10::TypeKind::TensorType: {
       if (a.kind == NPUSIM_ATEN_TENSOR) return tensors[static_cast<size_t>(a.tensors[0])];
-      at::Tensor number = at::scalar_tensor(
-          scalar_of(a), at::TensorOptions(tensors.empty() ? at::kCPU : tensors[0].device()).dtype(scalar_of(a).type()));
+      at::Tensor number = at::scalar_tensor(scalar_of(a), at::TensorOptions(device).dtype(scalar_of(a).type()));
       number.unsafeGetTensorImpl()->set_wrapped_number(true);
       return number;
     }
@@ -258,8 +260,6 @@ c10::IValue value_of(const c10::Type& given, const Argument& a, const std::vecto
       return none ? static_cast<int64_t>(at::MemoryFormat::Contiguous) : memory_format(a.text);
     case c10::TypeKind::LayoutType:
       return static_cast<int64_t>(at::kStrided);
-    case c10::TypeKind::DeviceObjType:
-      return tensors.empty() ? at::Device(at::kCPU) : tensors[0].device();
     default:
       expect(a.kind == NPUSIM_ATEN_INTEGER || a.kind == NPUSIM_ATEN_BOOLEAN);
       return a.integers[0];
@@ -267,12 +267,12 @@ c10::IValue value_of(const c10::Type& given, const Argument& a, const std::vecto
 }
 
 // Calls it and gives its results, which are as the handle says.
-std::vector<at::Tensor> call(const Handle& handle, const std::vector<at::Tensor>& operands) {
+std::vector<at::Tensor> call(const Handle& handle, const std::vector<at::Tensor>& operands, at::Device device) {
   torch::jit::Stack stack;
   const std::vector<c10::Argument>& arguments = handle.op.schema().arguments();
   for (size_t i = 0; i < arguments.size(); ++i) {
     try {
-      stack.push_back(value_of(*arguments[i].real_type(), handle.arguments[i], operands));
+      stack.push_back(value_of(*arguments[i].real_type(), handle.arguments[i], operands, device));
     } catch (const Refusal& refusal) {
       throw Refusal("argument '" + arguments[i].name() + "': " + refusal.what());
     }
@@ -303,13 +303,31 @@ std::vector<at::Tensor> call(const Handle& handle, const std::vector<at::Tensor>
   return results;
 }
 
+// ATen makes as many of something as an integer says, before it looks at what comes of it: a file of a few bytes must
+// not name more than its tensors account for.
+void check_counts(const Handle& handle) {
+  int64_t most = int64_t{1} << 16;
+  for (const auto* types : {&handle.operands, &handle.results})
+    for (const Type& type : *types) most += 4 * c10::multiply_integers(type.shape);
+  const std::vector<c10::Argument>& arguments = handle.op.schema().arguments();
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const Argument& a = handle.arguments[i];
+    const std::string& name = arguments[i].name();
+    const bool counts = without_optional(*arguments[i].real_type()).kind() == c10::TypeKind::IntType &&
+                        a.kind == NPUSIM_ATEN_INTEGER && name != "ignore_index" && name != "padding_idx";
+    if (counts && a.integers[0] > most)
+      throw Refusal("argument '" + name + "': " + std::to_string(a.integers[0]) +
+                    " is more than its operands and results account for");
+  }
+}
+
 // Shapes alone; what cannot be told without data is left to the run.
 void try_without_data(const Handle& handle) {
   std::vector<at::Tensor> operands;
   for (const Type& type : handle.operands)
     operands.push_back(at::empty(type.shape, at::TensorOptions(at::kMeta).dtype(type.dtype)));
   try {
-    call(handle, operands);
+    call(handle, operands, at::kMeta);
   } catch (const c10::NotImplementedError&) {
   } catch (const c10::Error& error) {
     if (std::string(error.what_without_backtrace()).find("meta") == std::string::npos) throw;
@@ -355,6 +373,7 @@ void* prepare(const npusim_aten_call* given, char* text, size_t size) {
     if (handle.arguments.size() != handle.op.schema().arguments().size())
       throw Refusal("expected " + std::to_string(handle.op.schema().arguments().size()) + " arguments, found " +
                     std::to_string(handle.arguments.size()));
+    check_counts(handle);
     try_without_data(handle);
     result = new Handle(std::move(handle));
   });
@@ -369,7 +388,7 @@ int run(void* given, const void* const* operands, void* const* results, char* te
     for (size_t i = 0; i < handle.operands.size(); ++i)
       tensors.push_back(at::from_blob(const_cast<void*>(operands[i]), handle.operands[i].shape,
                                       at::TensorOptions(handle.operands[i].dtype)));
-    const std::vector<at::Tensor> found = call(handle, tensors);
+    const std::vector<at::Tensor> found = call(handle, tensors, at::kCPU);
     for (size_t i = 0; i < found.size(); ++i)
       at::from_blob(results[i], handle.results[i].shape, at::TensorOptions(handle.results[i].dtype)).copy_(found[i]);
   });

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <array>
@@ -401,6 +402,14 @@ class Bound final : public BoundPrimitive {
   std::vector<dnnl_exec_arg_t> args_;
 };
 
+// oneDNN writes the code that it makes where it got no memory for it (2.6): that fails before.
+void need_room_for_code() {
+  constexpr size_t bytes = size_t{8} << 20;  // a primitive may have a dozen kernels of 256 KiB
+  void* room = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (room == MAP_FAILED) throw std::bad_alloc();
+  munmap(room, bytes);
+}
+
 // The primitive of this spec, made once, with this memory. `weight` has the elements of the weight.
 template <typename Spec>
 MadePrimitive bind(PrimitiveCache& cache, const Spec& spec, const PrimitiveMemory& m, const void* weight) {
@@ -409,6 +418,7 @@ MadePrimitive bind(PrimitiveCache& cache, const Spec& spec, const PrimitiveMemor
   try {
     auto it = cache.primitives.find(key);
     if (it == cache.primitives.end()) {
+      need_room_for_code();
       it = cache.primitives.emplace(key, declined("oneDNN has no implementation")).first;  // stays so when it refuses
       it->second = create(cache, spec);
     }
