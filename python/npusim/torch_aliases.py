@@ -4,13 +4,12 @@ another shape or order in place, copies that convert."""
 from __future__ import annotations
 
 import copy
-import math
 import operator
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
-from torch.export.graph_signature import InputKind
+from torch.export.graph_signature import InputKind, OutputKind
 
 from .errors import Problem, UnsupportedError
 from .torch_bits import loses_bits
@@ -24,6 +23,8 @@ FOLLOWED = 'What helps: torch.compile(model, backend="npusim"), whose tracer fol
 RESIZES = (ATEN.resize_.default, ATEN.resize_as_.default)
 OVERLAPPING = {ATEN.unfold.default, ATEN.as_strided.default}  # views that may show an element more than once
 NO_WRITES = {ATEN.detach_.default}  # of elements
+REGIONS = (torch.ops.higher_order.wrap_with_autocast, torch.ops.higher_order.wrap_with_set_grad_enabled)
+CHANGED = (OutputKind.BUFFER_MUTATION, OutputKind.USER_INPUT_MUTATION, OutputKind.PARAMETER_MUTATION)
 WEIGHTS = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
 
 
@@ -149,18 +150,14 @@ def separated(program: torch.export.ExportedProgram) -> torch.export.ExportedPro
     reshaped = any(reshapes(node) for node in graph.nodes)
     parts = parts_of(program.graph_module)
     _check_written(node for part in parts for node in part.graph.nodes)
-    twins = _twins(graph)
     spelled = any(_is_spelled(node) for part in parts for node in part.graph.nodes)
-    if not shared and not reshaped and not twins and not spelled:
+    if not shared and not reshaped and not spelled:
         return program
     module = copied(program.graph_module)
     for part in parts_of(module):
         for node in [node for node in part.graph.nodes if _is_spelled(node)]:
             with part.graph.inserting_before(node):
                 SPELLED.get(node.target, _address_part)(part.graph, node)
-    for node in [node for node in module.graph.nodes if node.name in twins]:
-        with module.graph.inserting_before(node):
-            node.args = (node.args[0], call(module.graph, ATEN.clone.default, node.args[1]), *node.args[2:])
     given = [node for node in module.graph.nodes if node.op == "placeholder"]
     if reshaped:
         check_reshaped(program)
@@ -256,27 +253,6 @@ def is_written(node: torch.fx.Node) -> bool:
     return False
 
 
-def _twins(graph: torch.fx.Graph) -> set[str]:
-    """Copies after the first that fill a tensor with what may be another's value too. PyTorch takes the source itself for a
-    new value, and one source of two for one output, which its check of signatures refuses."""
-    copies = [node for node in graph.nodes if node.target == ATEN.copy_.default and not _is_spelled(node)]
-    filled = [node for node in copies if _is_whole(node.args[0].meta["val"])]
-    sources = [node.args[1] for node in filled]
-    return {
-        node.name
-        for i, node in enumerate(filled)
-        if i > 0 and (sources[i].target != ATEN.clone.default or sources[i] in sources[:i])
-    }
-
-
-def _is_whole(value: torch.Tensor) -> bool:
-    """Whether nothing else is in a tensor's memory. One whose extents values decide may be."""
-    value = innermost(value)
-    nbytes = value.untyped_storage().nbytes()
-    known = all(isinstance(extent, int) for extent in (*value.shape, nbytes))
-    return not known or math.prod(value.shape) * value.itemsize == nbytes
-
-
 def _convert(graph: torch.fx.Graph, node: torch.fx.Node) -> None:
     to, source = node.args[0].meta["val"], node.args[1]
     if not isinstance(source, torch.fx.Node) or not isinstance(source.meta["val"], torch.Tensor):
@@ -334,10 +310,30 @@ def written_memories(node: torch.fx.Node) -> Iterator[int]:
             yield memory_of(innermost(one.meta["val"]))
 
 
+def itself(node: torch.fx.Node) -> torch.fx.Node:
+    """The tensor that a call gives back, which it has written or turned: its first operand, or `out`."""
+    while True:
+        made, at = node, 0
+        if node.target is operator.getitem:  # one of several that it gives
+            made, at = node.args
+        if not isinstance(made.target, torch._ops.OpOverload) or not made.target._schema.is_mutable:
+            return node
+        returns = made.target._schema.returns
+        of = returns[at].alias_info if len(returns) > at and (len(returns) == 1 or made is not node) else None
+        if of is None or not of.is_write:
+            return node
+        given = [arg for arg in made.target._schema.arguments if arg.alias_info and arg.alias_info.before_set == of.before_set]
+        same = argument(made, given[0].name) if given else None
+        if not isinstance(same, torch.fx.Node):
+            return node
+        node = same
+
+
 def owner_of(node: torch.fx.Node) -> torch.fx.Node:
     """What a value is a view of, or itself, in a graph whose calls write: its values share memory there."""
     memory = memory_of(innermost(node.meta["val"]))
     while True:
+        node = itself(node)
         made = node.args[0] if node.target is operator.getitem else node  # one of a list of views
         if not isinstance(made.target, torch._ops.OpOverload) or not made.args or not _is_alias(made.target):
             return node
@@ -476,13 +472,13 @@ def check_reshaped(program: torch.export.ExportedProgram) -> None:
     # What is a weight, with the weight.
     of = {node: node for node in program.graph.nodes if node.op == "placeholder" and node.name in weights}
     for node in program.graph.nodes:
-        if node.op != "call_function" or not node.args or node.args[0] not in of:
+        if node.op != "call_function":
             continue
-        if reshapes(node):
+        if reshapes(node) and node.args[0] in of:
             what = f"gives '{of[node.args[0]].name}' another shape or order in place; assign it: self.x = self.x.t()"
             raise UnsupportedError([Problem(f"node '{node.name}' ({node.target})", what)])
-        if isinstance(node.target, torch._ops.OpOverload) and node.target._opname.endswith("_"):
-            of[node] = of[node.args[0]]
+        if (same := itself(node)) in of:
+            of[node] = of[same]
 
 
 def _name_anew(graph: torch.fx.Graph, node: torch.fx.Node, last: torch.fx.Node) -> None:

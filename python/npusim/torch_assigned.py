@@ -8,7 +8,7 @@ import copy
 import sys
 import types
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -18,7 +18,7 @@ from torch.export.graph_signature import TensorArgument
 from torch.utils import _pytree as pytree
 
 from .errors import Problem, UnsupportedError
-from .torch_aliases import ATEN, copied, memory_of, place_of, rebuilt
+from .torch_aliases import ATEN, copied, memory_of, place_of, rebuilt, shows_twice
 from .torch_arithmetic import replaced
 from .torch_kept import kept
 
@@ -203,10 +203,13 @@ def _is_anew(slot: Slot) -> bool:
     return slot.assigned and slot.now is not None and not isinstance(slot.now, torch.nn.Parameter) and bool(_why_not(slot))
 
 
-def check_next_run(model: torch.nn.Module, args: Any, kwargs: dict[str, Any], assigned: dict[str, Assigned]) -> None:
+def check_next_run(
+    model: torch.nn.Module, args: Any, kwargs: dict[str, Any], assigned: dict[str, Assigned], moved: Sequence[str]
+) -> None:
     """Refuses assigned buffers of which a run asks more than a program keeps of an earlier one: a layout, which other buffer it
-    is, or, where it cannot be kept, its shape or whether it is there. It runs some times in eager PyTorch, with copies."""
-    if not assigned:
+    is, or, where it cannot be kept, its shape or whether it is there. moved: states that are given memory of another layout,
+    likewise. It runs some times in eager PyTorch, with copies."""
+    if not assigned and not moved:
         return
     try:
         _, left = _eager_run(model, args, kwargs, _copies_of(model))
@@ -221,7 +224,8 @@ def check_next_run(model: torch.nn.Module, args: Any, kwargs: dict[str, Any], as
     if not alike:
         what = "is assigned by forward(), whose next run asks for more than its values: a layout, or which buffer it is"
         unkept = [Problem(one.where, one.why) for one in assigned.values() if one.why]
-        raise UnsupportedError(unkept or [Problem(one.where, what) for one in assigned.values()])
+        others = [Problem(f"'{name}'", "is given memory of another layout by forward(), whose next run asks for it") for name in moved]
+        raise UnsupportedError(unkept or [*(Problem(one.where, what) for one in assigned.values()), *others])
 
 
 def _keep(before: Held, now: Held, assigned: dict[str, Assigned]) -> None:
@@ -279,6 +283,8 @@ def _copy_of(value: torch.Tensor, copies: dict[int, torch.Tensor]) -> Any:
     """The one copy of a buffer or a parameter, whatever the number of its names."""
     if id(value) not in copies:
         copy = value.detach().clone()
+        if value.layout is torch.strided and copy.stride() != value.stride() and not shows_twice(value):  # with its gaps
+            copy = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=value.device).copy_(copy)
         copies[id(value)] = torch.nn.Parameter(copy, value.requires_grad) if isinstance(value, torch.nn.Parameter) else copy
     return copies[id(value)]
 

@@ -14,11 +14,14 @@ from torch import Tensor
 from torch._decomp import decomposition_table
 from torch._ops import OpOverload, OpOverloadPacket
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.export import exported_program
+from torch.export.graph_signature import TensorArgument
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._python_dispatch import _disable_current_modes
 
 from .machine import is_op_supported
-from .torch_aliases import rebuilt, separated, without_unread
+from .torch_aliases import CHANGED, REGIONS, rebuilt, separated, without_unread
+from .torch_arithmetic import replaced
 from .torch_assigned import with_old_values
 from .torch_autocast import with_composites_apart
 from .torch_bytes import BYTES
@@ -26,7 +29,7 @@ from .torch_checks import example_operands, without_tokens
 from .torch_complex import concerns_complex, has_form
 from .torch_compositions import COMPOSITIONS
 from .torch_foreach import written_one_by_one
-from .torch_given import with_memory_given
+from .torch_given import with_memory_given, with_one_name
 from .torch_layouts import asks_for_order, check_resized, with_copied_results, with_results_for_outs
 from .torch_names import names_within, renamed
 from .torch_scalars import FILLS, FORMS, given_numbers, is_symbol, with_tensors
@@ -42,12 +45,12 @@ NOT_SPELLED = {
 }
 APART: ContextVar[frozenset[OpOverload]] = ContextVar("APART", default=frozenset())  # what is being taken apart
 WHOLE: ContextVar[frozenset[OpOverload]] = ContextVar("WHOLE", default=frozenset())  # of it what a primitive stands for
-REGIONS = (torch.ops.higher_order.wrap_with_autocast, torch.ops.higher_order.wrap_with_set_grad_enabled)
 
 
 def functionalised(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
     """The program as calls that write nothing: what it changes is among its outputs, and its signature says whose they are.
     An operator is taken apart only where all that it comes to has a form: others keep their names."""
+    program = with_one_name(program)
     check_resized(program)
     program = with_memory_given(with_views_told(program))
     program = with_views_for_resizes(program)
@@ -79,12 +82,38 @@ def _functionalised(program: torch.export.ExportedProgram) -> torch.export.Expor
 
 def _run(program: torch.export.ExportedProgram, table: dict[OpOverload, Form]) -> torch.export.ExportedProgram:
     # Offsets of views at places that values decide are symbols that nothing binds once the views are copies.
-    with torch.fx.experimental._config.patch(soft_pending_unbacked_not_found_error=True):
+    unbound = torch.fx.experimental._config.patch(soft_pending_unbacked_not_found_error=True)
+    settle = "_remove_unnecessary_copy_op_pass"
+    with unbound, replaced(exported_program, settle, _with_values_apart(getattr(exported_program, settle))):
         within = names_within(program)
         program = renamed(program, within)
         _begin_anew(program)
         found = program.run_decompositions(table)
         return renamed(found, {other: name for name, other in within.items()})
+
+
+def _with_values_apart(settle: Callable[..., Any]) -> Callable[..., Any]:
+    """PyTorch's pass that takes what is copied into weights for their new values, which a signature tells by their names. Two
+    weights that end with one value, or a weight and an argument, get one each."""
+
+    def settled(traced: torch.fx.GraphModule, signature: Any) -> Any:
+        traced, signature = settle(traced, signature)
+        output, taken = traced.graph.output_node(), set[torch.fx.Node]()
+        values = [*output.args[0]]  # type: ignore[misc, union-attr]
+        for i, spec in enumerate(signature.output_specs):
+            if spec.kind not in CHANGED:
+                continue
+            if values[i] in taken:
+                with traced.graph.inserting_before(output):
+                    apart = traced.graph.call_function(torch.ops.aten.clone.default, (values[i],))
+                apart.meta, values[i] = dict(values[i].meta), apart
+                spec.arg = TensorArgument(name=apart.name)
+            taken.add(values[i])
+        output.args = (tuple(values),)
+        traced.recompile()
+        return traced, signature
+
+    return settled
 
 
 def _begin_anew(program: torch.export.ExportedProgram) -> None:

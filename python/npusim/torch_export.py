@@ -24,13 +24,14 @@ from .arrays import not_dense
 from .errors import Error, Problem, UnsupportedError, UsageError
 from .exported import Exported
 from .nested import Key, Leaf
-from .torch_aliases import WEIGHTS, memory_of, overlap, place_of, shows_twice, weight_of
+from .torch_aliases import CHANGED, WEIGHTS, memory_of, overlap, place_of, shows_twice, weight_of
 from .torch_arithmetic import numbers_followed
 from .torch_assigned import Assigned, assignments_kept, check_next_run, check_assigned, raises_in_eager
 from .torch_branches import find_branches
 from .torch_conversions import traced_with_forms
 from .torch_dataclasses import dataclasses_told
 from .torch_fixed import holding
+from .torch_given import moved_states
 from .torch_graph import Graph
 from .torch_held import held_by
 from .torch_kept import kept
@@ -45,7 +46,6 @@ from .torch_tracing import data_known, following_example, tracing
 
 _REAL_INPUT = "expected real numbers: give the model torch.view_as_real(…), and make torch.view_as_complex(…) of it there"
 _REAL_OUTPUT = "expected real numbers: return torch.view_as_real(…) of it"
-CHANGED = (OutputKind.BUFFER_MUTATION, OutputKind.USER_INPUT_MUTATION, OutputKind.PARAMETER_MUTATION)
 SMALL = 4096  # elements: constants up to here stand in the IR, where the compiler sees them
 
 
@@ -116,7 +116,7 @@ def export(
 
     def trace(branches: bool) -> tuple[Exported, str]:
         program = once() if strict else traced_with_forms(once)
-        check_next_run(model, args, {**given, **held}, assigned)
+        check_next_run(model, args, {**given, **held}, assigned, moved_states(program))
         return of_program(program, type(model).__name__, branches, assigned, shared), trained_text(program, model)
 
     try:
@@ -241,8 +241,8 @@ def _apart(
     model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any], list[tuple[int, int | str]]]:
     """The arguments, with a copy of what shares memory with another or with a weight: the tracer takes one tensor for one
-    input, and each input of a program is an array of its own. And of complex views, whose base PyTorch's guards ask for. With
-    the leaves that show bytes of an earlier leaf or of a weight."""
+    input, and each input of a program is an array of its own. And, in place of views, whose base PyTorch's guards ask for,
+    tensors that are none. With the leaves that show bytes of an earlier leaf or of a weight."""
     taken: dict[int, list[tuple[int | str, torch.Tensor]]] = {}
     for name, value in (*model.named_parameters(), *model.named_buffers()):
         taken.setdefault(memory_of(value), []).append((name, value))
@@ -253,8 +253,10 @@ def _apart(
             continue
         others = taken.setdefault(memory_of(value), [])
         shared += [(i, name) for name, other in others if overlap(value, other)]
-        if others or (value.is_complex() and value._is_view()):
+        if others or (value._is_view() and (value.is_complex() or value.is_neg())):
             leaves[i] = value.clone()
+        elif type(value) is torch.Tensor and value._is_view():
+            leaves[i] = torch.empty(0, dtype=value.dtype, device=value.device).set_(value.detach())
         others.append((i, value))
     return *pytree.tree_unflatten(leaves, structure), shared
 

@@ -1,20 +1,87 @@
-"""set_: a tensor that shows other memory from there on. Where that is an argument, the caller's tensor does too, and a
-buffer or a parameter in the next run."""
+"""set_: a tensor that shows other memory from there on, whatever its names. Where that is an argument, the caller's tensor
+does too, and a buffer or a parameter in the next run."""
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import operator
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.export.graph_signature import InputKind, OutputKind, TensorArgument
 
 from .errors import Problem, UnsupportedError
-from .torch_aliases import copied, memory_of, parts_of, rebuilt, reshapes, written_memories
+from .torch_aliases import REGIONS, copied, itself, memory_of, parts_of, rebuilt, reshapes, written_memories
 from .torch_levels import innermost
+from .torch_rows import call
 
 ATEN = torch.ops.aten
+STATES = (InputKind.BUFFER, InputKind.PARAMETER)
+COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
 Node = torch.fx.Node
+
+
+def with_one_name(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
+    """The program with one name for each tensor: what a call gives back as it was given, as `y.float()` does a y of float32 and
+    `y.contiguous()` one that is, may be given other memory, or be turned, by either. The program itself where nothing is."""
+    if not any(_turns(node) for part in parts_of(program.graph_module) for node in part.graph.nodes):
+        return program
+    module, signature = copied(program.graph_module), copy.deepcopy(program.graph_signature)
+    for part in reversed(parts_of(module)):  # those within a part first
+        names: dict[str, str] = {}
+        for node in [node for node in part.graph.nodes if node.op == "call_function"]:
+            if (same := _given_back(node, module)) is not None:
+                names[node.name] = same.name
+                node.replace_all_uses_with(same)
+                part.graph.erase_node(node)
+        for spec in signature.output_specs if part is module else ():
+            if isinstance(spec.arg, TensorArgument) and spec.arg.name in names:
+                spec.arg = TensorArgument(name=names[spec.arg.name])
+    module.recompile()
+    return rebuilt(program, module, graph_signature=signature)
+
+
+def _turns(node: Node) -> bool:
+    op = node.target
+    return isinstance(op, torch._ops.OpOverload) and torch.Tag.inplace_view in op.tags and op != ATEN.detach_.default
+
+
+def _given_back(node: Node, module: torch.fx.GraphModule) -> Node | None:
+    """Of the operands of a call that writes nothing the one that it gives back, not a view of it. Schemas do not say it."""
+    if node.target is operator.getitem and node.args[0].target in REGIONS:  # type: ignore[union-attr]
+        return _given_through(*node.args, module)  # type: ignore[arg-type, call-arg]
+    made_by = node.args[0] if node.target is operator.getitem else node
+    op, value = made_by.target, node.meta.get("val")  # type: ignore[union-attr]
+    if not isinstance(op, torch._ops.OpOverload) or op._schema.is_mutable or not isinstance(value, FakeTensor):
+        return None
+    if not op.has_kernel_for_dispatch_key(COMPOSITE):
+        return None
+    given = [one for one in made_by.all_input_nodes if isinstance(one.meta.get("val"), FakeTensor)]  # type: ignore[union-attr]
+    alike = [one for one in given if memory_of(one.meta["val"]) == memory_of(value)]
+    if not alike:
+        return None
+    others = {one: one.meta["val"].detach() for one in given}
+    args, kwargs = torch.fx.node.map_arg((made_by.args, made_by.kwargs), lambda one: others.get(one, one.meta.get("val")))  # type: ignore[union-attr]
+    mode = value.fake_mode
+    sizes = mode.shape_env.ignore_fresh_unbacked_symbols() if mode.shape_env else contextlib.nullcontext()
+    with mode, sizes, torch.no_grad():
+        try:
+            made = op(*args, **kwargs)
+        except Exception:  # of a size that values decide
+            return None
+    made = made if made_by is node else made[node.args[1]]
+    return next((one for one in alike if others[one] is made), None)
+
+
+def _given_through(region: Node, at: int, module: torch.fx.GraphModule) -> Node | None:
+    """What a region gives back as it was given."""
+    within = next(i for i, given in enumerate(region.args) if isinstance(given, Node) and given.op == "get_attr")
+    body = getattr(region.graph.owning_module, str(region.args[within].target)).graph  # type: ignore[union-attr]
+    found = itself(body.output_node().args[0][at])
+    given = [node for node in body.nodes if node.op == "placeholder"]
+    return region.args[within + 1 + given.index(found)] if found in given else None  # type: ignore[return-value]
 
 
 def with_memory_given(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
@@ -22,7 +89,7 @@ def with_memory_given(program: torch.export.ExportedProgram) -> torch.export.Exp
     into it at the end; the program itself where there is none. Raises UnsupportedError where it is given another shape."""
     _check_parts(program)
     specs = {spec.arg.name: spec for spec in program.graph_signature.input_specs}
-    states = {name: spec for name, spec in specs.items() if spec.kind in (InputKind.BUFFER, InputKind.PARAMETER)}
+    states = {name: spec for name, spec in specs.items() if spec.kind in STATES}
     arguments = {*states, *(name for name, spec in specs.items() if spec.kind == InputKind.USER_INPUT)}
     if not arguments.intersection(node.name for node in _given(program.graph)):
         return program
@@ -45,8 +112,37 @@ def with_memory_given(program: torch.export.ExportedProgram) -> torch.export.Exp
         for spec in signature.output_specs:
             if spec.kind == OutputKind.USER_OUTPUT and getattr(spec.arg, "name", None) == x.name:
                 spec.arg = TensorArgument(name=other.name)
+        _copy_apart(module, x)
     module.recompile()
     return rebuilt(program, module, graph_signature=signature)
+
+
+def moved_states(program: torch.export.ExportedProgram) -> list[str]:
+    """The buffers and parameters that set_ leaves in another layout."""
+    program = with_one_name(program)
+    targets = {spec.arg.name: str(spec.target) for spec in program.graph_signature.input_specs if spec.kind in STATES}
+    found = [node for node in _given(program.graph) if node.name in targets]
+    now = [innermost(_turned(program.graph, node)[-1].meta["val"]) for node in found]
+    pairs = zip(found, now, strict=True)
+    return [targets[node.name] for node, value in pairs if innermost(node.meta["val"]).stride() != value.stride()]
+
+
+def _copy_apart(module: torch.fx.GraphModule, x: Node) -> None:
+    """What copies of a tensor with gaps, or in another order, go on to do so: the tensor in its place is dense, and they would
+    be views of that, or it."""
+    value = innermost(x.meta["val"])
+    if value.is_contiguous():
+        return
+    for part in parts_of(module):
+        for node in [node for node in part.graph.nodes if isinstance(node.target, torch._ops.OpOverload)]:
+            made, first = node.meta.get("val"), node.args[0] if node.args else None
+            shows = not node.target._schema.is_mutable and any(one.alias_info for one in node.target._schema.returns)
+            if not shows or not isinstance(made, torch.Tensor) or not isinstance(first, Node):
+                continue
+            if memory_of(innermost(first.meta["val"])) == memory_of(value) != memory_of(innermost(made)):
+                with part.graph.inserting_before(node):
+                    other = call(part.graph, ATEN.clone.default, first, memory_format=torch.contiguous_format)
+                node.args = (other, *node.args[1:])
 
 
 def _check_parts(program: torch.export.ExportedProgram) -> None:
@@ -54,7 +150,7 @@ def _check_parts(program: torch.export.ExportedProgram) -> None:
         for node in part.graph.nodes:
             if node.target == ATEN.set_data.default:
                 raise _refused(node, "is not followed by the tracer; what helps: x.data = y")
-            if _sets(node) and part is not program.graph_module and _owner(node).op == "placeholder":
+            if _sets(node) and part is not program.graph_module and itself(node).op == "placeholder":
                 raise _refused(node, "gives what is from outside its region other memory; what helps: copy_()")
 
 
@@ -76,12 +172,12 @@ def _check_apart(graph: torch.fx.Graph, states: dict[str, str]) -> None:
 
 def _turned(graph: torch.fx.Graph, x: Node) -> list[Node]:
     """The calls that give a tensor other memory, or another shape."""
-    return [node for node in graph.nodes if node is not x and reshapes(node) and _owner(node) is x]
+    return [node for node in graph.nodes if node is not x and reshapes(node) and itself(node) is x]
 
 
 def _given(graph: torch.fx.Graph) -> list[Node]:
     """What set_ gives other memory, in the order of its first call."""
-    found = dict.fromkeys(_owner(node) for node in graph.nodes if _sets(node))
+    found = dict.fromkeys(itself(node) for node in graph.nodes if _sets(node))
     for x in found:
         turned = _turned(graph, x)
         before, now = x.meta["val"], turned[-1].meta["val"]
@@ -92,17 +188,6 @@ def _given(graph: torch.fx.Graph) -> list[Node]:
 
 def _sets(node: Node) -> bool:
     return getattr(node.target, "overloadpacket", None) == ATEN.set_
-
-
-def _owner(node: Node) -> Node:
-    """The tensor that calls in place give back."""
-    while node.op == "call_function" and isinstance(node.target, torch._ops.OpOverload) and _in_place(node.target):
-        node = node.args[0]
-    return node
-
-
-def _in_place(op: Any) -> bool:
-    return op._schema.is_mutable and op._opname.endswith("_") and bool(op._schema.returns)
 
 
 def _refused(node: Node, what: str) -> UnsupportedError:

@@ -15,6 +15,7 @@ from torch._subclasses import FakeTensor
 OPAQUE = (torch.Tensor, type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, types.MethodType)
 OWN = ("_parameters", "_buffers", "_modules")  # a module's own, whose changes the program has
 WEIGHTS_OF_RNN = "_flat_weights"  # PyTorch's recurrent layers have theirs in a list too
+MADE = 1 << 9  # of a type's flags: it was made while Python ran
 PLAIN = (bool, int, float, str, type(None))
 
 
@@ -109,12 +110,15 @@ def _contents(cell: types.CellType) -> list[Any]:
 
 
 def _is_of_the_machine(value: Any) -> bool:
-    """Whether it is an object of Python or of PyTorch that is no part of a model: locks, loggers, streams."""
+    """Whether it is an object of Python or of PyTorch that is no part of a model: locks, loggers, streams. What is made where
+    no module has a name, as by exec(), is said to be of builtins."""
+    if isinstance(value, torch.nn.Module):
+        return False
     of = value if isinstance(value, types.FunctionType) else type(value)
     module = (of.__module__ or "builtins").partition(".")[0]
-    return module in ("builtins", "logging", "threading", "_thread", "functools") or (
-        module == "torch" and not isinstance(value, torch.nn.Module)
-    )
+    if module == "builtins":
+        return isinstance(of, type) and not of.__flags__ & MADE
+    return module in ("logging", "threading", "_thread", "functools", "torch")
 
 
 def _is_other(before: Any, now: Any) -> bool:

@@ -16,7 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from .errors import Problem, UnsupportedError
-from .torch_aliases import RESHAPE_ALIAS, copied, is_written, parts_of, rebuilt, shows_twice
+from .torch_aliases import RESHAPE_ALIAS, copied, is_written, itself, parts_of, rebuilt, shows_twice
 from .torch_bits import loses_bits
 from .torch_levels import innermost, levels_of
 from .torch_rows import call
@@ -50,7 +50,7 @@ def check_resized(program: torch.export.ExportedProgram) -> None:
             before = to.meta["val"]
             if not _is_static(before) or not _is_static(value) or before.shape == value.shape:
                 continue
-            of = _written_as(to)
+            of = itself(to)
             spec = specs.get(of.name) if of.op == "placeholder" else None
             if spec is not None and spec.kind != InputKind.USER_INPUT:
                 name = f"'{spec.target}'"
@@ -86,13 +86,6 @@ def _found(node: torch.fx.Node) -> list[Any]:
             return tree_leaves(op(*args, **kwargs))
     except Exception:
         return []
-
-
-def _written_as(node: torch.fx.Node) -> torch.fx.Node:
-    """What a call in place gives is what it was given."""
-    while isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable and _written(node):
-        node = _written(node)[0]
-    return node
 
 
 def _is_view(op: Any) -> bool:
@@ -164,7 +157,7 @@ def _outgrows(node: torch.fx.Node) -> bool:
     to, value, _ = outs[0]
     before = to.meta["val"]
     shapes = _is_static(before) and _is_static(value) and before.shape != value.shape
-    return shapes and _written_as(to).op == "call_function" and len(to.users) == 1
+    return shapes and itself(to).op == "call_function" and len(to.users) == 1
 
 
 def with_copied_results(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:

@@ -298,10 +298,19 @@ memory::desc plain_weight(const ProductSpec& s, DType type) {
 const std::vector<int64_t>& weight_strides(const ConvSpec& s) { return s.weight_strides; }
 std::vector<int64_t> weight_strides(const ProductSpec& s) { return {s.weight_stride, s.weight_column_stride}; }
 
+// oneDNN writes the code that it makes where it got no memory for it (2.6): that fails before.
+void need_room_for_code() {
+  constexpr size_t bytes = size_t{8} << 20;  // a primitive may have a dozen kernels of 256 KiB
+  void* room = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (room == MAP_FAILED) throw std::bad_alloc();
+  munmap(room, bytes);
+}
+
 // Called with the cache locked.
 memory reordered_weight(PrimitiveCache& cache, const std::string& key, const memory::desc& from,
                         const memory::desc& wanted, const void* data) {
   if (const auto it = cache.weights.find(key); it != cache.weights.end()) return it->second.memory;
+  need_room_for_code();
   auto bytes = aligned_bytes(wanted.get_size(), true);  // what pads it must be numbers: see nan_guard.h
   memory plain(from, cache.engine, const_cast<void*>(data)), packed(wanted, cache.engine, bytes.get());
   dnnl::reorder(plain, packed).execute(cache.stream, plain, packed);
@@ -324,7 +333,7 @@ struct Packing {
       : plain(from, engine, const_cast<void*>(weight)),
         packed(to, engine, nullptr),
         desc(engine, from, engine, to, own_workspace()),
-        reorder(desc),
+        reorder((need_room_for_code(), desc)),
         workspace(desc.scratchpad_desc(), engine, nullptr),
         args{{{DNNL_ARG_FROM, plain.get()}, {DNNL_ARG_TO, packed.get()}, {DNNL_ARG_SCRATCHPAD, workspace.get()}}} {}
   static dnnl::primitive_attr own_workspace() {
@@ -402,14 +411,6 @@ class Bound final : public BoundPrimitive {
   std::vector<dnnl_exec_arg_t> args_;
 };
 
-// oneDNN writes the code that it makes where it got no memory for it (2.6): that fails before.
-void need_room_for_code() {
-  constexpr size_t bytes = size_t{8} << 20;  // a primitive may have a dozen kernels of 256 KiB
-  void* room = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (room == MAP_FAILED) throw std::bad_alloc();
-  munmap(room, bytes);
-}
-
 // The primitive of this spec, made once, with this memory. `weight` has the elements of the weight.
 template <typename Spec>
 MadePrimitive bind(PrimitiveCache& cache, const Spec& spec, const PrimitiveMemory& m, const void* weight) {
@@ -451,6 +452,7 @@ void apply_relu(PrimitiveCache& cache, float* values, int64_t count) {
   constexpr auto kind = dnnl::prop_kind::forward_inference;
   constexpr auto relu = dnnl::algorithm::eltwise_relu;
   const memory::desc all({count}, memory::data_type::f32, memory::format_tag::a);
+  need_room_for_code();
 #if DNNL_VERSION_MAJOR >= 3
   const dnnl::eltwise_forward::primitive_desc desc(cache.engine, kind, relu, all, all, 0.0f);
 #else
