@@ -38,14 +38,15 @@ bool pairs(const Kernel& k, const Expr& e, size_t n) {
 void mark_fused(const Kernel& k, Analysis& a, bool (*one)(const Kernel&, const Expr&, size_t)) {
   const auto alone = [&](size_t i) {
     return a.fused[i] < 0 && !a.absorbed[i] && a.signs[i] < 0 && a.leaks[i] < 0 && a.gelus[i].x < 0 &&
-           a.shares[i] < 0 && a.polynomials[i].terms.empty();
+           a.shares[i] < 0 && a.between[i].weight < 0 && a.normed[i].x < 0 && a.polynomials[i].terms.empty();
   };
   for (size_t i = 0; i < k.exprs.size(); ++i) {
     const Expr& e = k.exprs[i];
     if (e.type < Scalar::f32 || !alone(i)) continue;
     for (size_t n = 0; n < static_cast<size_t>(expr_arity(e.op)); ++n) {
       const auto inner = static_cast<size_t>(e.in[n]);
-      if (!one(k, e, n) || a.uses[inner] != 1 || !alone(inner) || !together(a, inner, i)) continue;
+      const bool same_lanes = a.depends.dims[inner] == a.depends.dims[i];  // used once, it waits for the other's stage
+      if (!one(k, e, n) || a.uses[inner] != 1 || !alone(inner) || !same_lanes) continue;
       a.fused[i] = static_cast<int>(n);
       a.absorbed[inner] = 1;
       break;
@@ -222,6 +223,64 @@ void mark_gelus(const Kernel& k, Analysis& a) {
   }
 }
 
+// The way is one expression, of which all parts are the choice's alone.
+void mark_between(const Kernel& k, Analysis& a) {
+  a.between.resize(k.exprs.size());
+  const auto at = [&](int32_t i) -> const Expr& { return k.exprs[static_cast<size_t>(i)]; };
+  const auto is = [&](int32_t i, ExprOp op) { return at(i).op == op; };
+  const auto number = [&](int32_t i, double n) { return is(i, ExprOp::constant) && at(i).number == n; };
+  for (size_t i = 0; i < k.exprs.size(); ++i) {
+    const Expr& e = k.exprs[i];
+    if (e.op != ExprOp::select || e.type != Scalar::f32 || !is(e.in[0], ExprOp::lt) || !is(e.in[1], ExprOp::add) ||
+        !is(e.in[2], ExprOp::sub))
+      continue;
+    const Expr &less = at(e.in[0]), &near = at(e.in[1]), &far = at(e.in[2]);
+    const int32_t size = less.in[0], go = near.in[1], back = far.in[1];
+    if (!is(size, ExprOp::abs) || !number(less.in[1], 0.5) || !is(go, ExprOp::mul) || !is(back, ExprOp::mul)) continue;
+    const Between b{near.in[0], far.in[0], at(size).in[0]};
+    const int32_t way = at(go).in[1], rest = at(back).in[1];
+    if (at(go).in[0] != b.weight || at(back).in[0] != way || !is(way, ExprOp::sub) || at(way).in[0] != b.to ||
+        at(way).in[1] != b.from || !is(rest, ExprOp::sub) || !number(at(rest).in[0], 1) || at(rest).in[1] != b.weight)
+      continue;
+    const int32_t parts[] = {e.in[0], e.in[1], e.in[2], size, go, back, way, rest};
+    const auto apart = [&](int32_t p) {
+      const auto j = static_cast<size_t>(p);
+      return a.uses[j] != (p == way ? 2 : 1) || a.absorbed[j] || !together(a, j, i);
+    };
+    if (std::any_of(std::begin(parts), std::end(parts), apart)) continue;
+    for (const int32_t p : parts) a.absorbed[static_cast<size_t>(p)] = 1;
+    a.between[i] = b;
+  }
+}
+
+// The ends of norms.
+void mark_normed(const Plan& plan, Analysis& a) {
+  const Kernel& k = plan.piece.kernel;
+  a.normed.resize(k.exprs.size());
+  const auto at = [&](int32_t i) -> const Expr& { return k.exprs[static_cast<size_t>(i)]; };
+  const auto one_for_row = [&](int32_t i) {
+    return (a.depends.dims[static_cast<size_t>(i)] & bit(plan.column_dim)) == 0;
+  };
+  for (size_t i = 0; i < k.exprs.size(); ++i) {
+    const Expr& e = k.exprs[i];
+    if (e.op != ExprOp::add || e.type != Scalar::f32 || plan.column_dim < 0 || a.absorbed[i]) continue;
+    const int32_t weighted = e.in[0], scaled = at(weighted).in[0];
+    if (at(weighted).op != ExprOp::mul || at(scaled).op != ExprOp::mul) continue;
+    const int32_t apart = at(scaled).in[0];
+    if (at(apart).op != ExprOp::sub) continue;
+    const Normed n{at(apart).in[0], at(apart).in[1], at(scaled).in[1], at(weighted).in[1], e.in[1]};
+    if (one_for_row(n.x) || !one_for_row(n.mean) || !one_for_row(n.scale)) continue;
+    const int32_t parts[] = {weighted, scaled, apart};
+    const auto elsewhere = [&](int32_t p) {
+      const auto j = static_cast<size_t>(p);
+      return a.uses[j] != 1 || a.absorbed[j] || a.depends.dims[j] != a.depends.dims[i];  // of any stage
+    };
+    if (std::any_of(std::begin(parts), std::end(parts), elsewhere)) continue;
+    for (const int32_t p : parts) a.absorbed[static_cast<size_t>(p)] = 1;
+    a.normed[i] = n;
+  }
+}
+
 // 1 + erf(y), in any order.
 void mark_shares(const Kernel& k, Analysis& a) {
   a.shares.assign(k.exprs.size(), -1);
@@ -376,6 +435,8 @@ Analysis analyse(const Plan& plan) {
   mark_summed(k, a);
   mark_polynomials(k, a);
   mark_gelus(k, a);
+  mark_between(k, a);
+  mark_normed(plan, a);
   mark_shares(k, a);
   mark_signs(k, a);
   mark_leaks(k, a);

@@ -23,6 +23,17 @@ struct Gelu {
   double half = 0, inner = 0;
 };
 
+// A tensor's way from `from` to `to`: by weights of less than a half in size from + weight · (to − from), else
+// to − (to − from) · (1 − weight).
+struct Between {
+  int32_t from = -1, to = -1, weight = -1;
+};
+
+// (x − mean) · scale · weight + bias, of one mean and one scale for a row of a tile.
+struct Normed {
+  int32_t x = -1, mean = -1, scale = -1, weight = -1, bias = -1;
+};
+
 struct Analysis {
   DimSet row = 0;   // the dimensions of the row
   DimSet tile = 0;  // those of the tile
@@ -39,6 +50,8 @@ struct Analysis {
   std::vector<int32_t> leaks;           // what the lesser values of a choice are multiplied by; else -1
   std::vector<int32_t> deviations;      // whose squares a sum is of, from what is one for a row; else -1
   std::vector<Gelu> gelus;              // that the expression is; without x: none
+  std::vector<Between> between;         // that the expression is; without weight: none
+  std::vector<Normed> normed;           // that the expression is; without x: none
   std::vector<int32_t> shares;          // of what it is 1 + erf, not within a gelu; else -1
   std::vector<Polynomial> polynomials;  // that the expression is; without terms: none
 };

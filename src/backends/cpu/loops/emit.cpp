@@ -323,6 +323,8 @@ InstOperand Emitter::compute(int32_t i) {
   if (is_operand(i)) return value(e.in[0]);
   if (a_.signs[static_cast<size_t>(i)] >= 0) return flip(i, mask, span);
   if (a_.gelus[static_cast<size_t>(i)].x >= 0) return gelu(i, mask, span);
+  if (a_.between[static_cast<size_t>(i)].weight >= 0) return between(i, mask, span);
+  if (a_.normed[static_cast<size_t>(i)].x >= 0) return normed(i, mask, span);
   if (a_.shares[static_cast<size_t>(i)] >= 0) return share(i, mask, span);
   if (a_.leaks[static_cast<size_t>(i)] >= 0) return leak(i, mask, span);
   if (!a_.polynomials[static_cast<size_t>(i)].terms.empty()) return polynomial(i, mask, span);
@@ -427,6 +429,26 @@ InstOperand Emitter::gelu(int32_t i, DimSet mask, Span span) {
   bind(inst, 0, spread(value(g.x), mask, span), span);
   inst.fn = gelu_fn();
   add_cost(cost_of(ExprOp::erf));
+  return push(inst, mask, span, 4);
+}
+
+InstOperand Emitter::between(int32_t i, DimSet mask, Span span) {
+  const Between& b = a_.between[static_cast<size_t>(i)];
+  Inst inst;
+  int n = 0;
+  for (const int32_t operand : {b.from, b.to, b.weight}) bind(inst, n++, spread(value(operand), mask, span), span);
+  inst.fn = between_fn();
+  return push(inst, mask, span, 4);
+}
+
+InstOperand Emitter::normed(int32_t i, DimSet mask, Span span) {
+  const Normed& n = a_.normed[static_cast<size_t>(i)];
+  Inst inst;
+  unsigned scalars = 0;
+  int at = 0;
+  for (const int32_t operand : {n.x, n.mean, n.scale, n.weight, n.bias})
+    scalars |= bind(inst, at, value(operand), span), ++at;
+  inst.fn = normed_fn((scalars & 8) != 0, (scalars & 16) != 0);
   return push(inst, mask, span, 4);
 }
 

@@ -62,6 +62,8 @@ class Emitter {
   InstOperand leak(int32_t i, DimSet mask, Span span);
   void add_cost(double each);
   InstOperand gelu(int32_t i, DimSet mask, Span span);
+  InstOperand between(int32_t i, DimSet mask, Span span);
+  InstOperand normed(int32_t i, DimSet mask, Span span);
   InstOperand share(int32_t i, DimSet mask, Span span);
   InstOperand flip(int32_t i, DimSet mask, Span span);
   InstOperand polynomial(int32_t i, DimSet mask, Span span);

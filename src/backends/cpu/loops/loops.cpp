@@ -8,6 +8,7 @@
 
 #include "backends/cpu/loops/collapse.h"
 #include "backends/cpu/loops/frame.h"
+#include "backends/cpu/loops/joined.h"
 #include "backends/cpu/loops/running.h"
 #include "backends/cpu/step.h"
 #include "base/shape.h"
@@ -42,6 +43,7 @@ int64_t turns_of(const Kernel& kernel, size_t plans) {
 
 struct Loops::State {
   std::vector<std::unique_ptr<Plan>> plans;
+  std::vector<Joined> joined;
   std::vector<Scratch> scratch;               // by thread
   std::vector<std::vector<Frame>> frames;     // by thread, then plan
   std::vector<std::vector<int64_t>> extents;  // by plan: the end of its space
@@ -69,8 +71,9 @@ struct Loops::State {
     if (begin[d] < end[d]) frame.run(args, begin, end, 0, frame.tiles(begin, end));
   }
 
-  // Part `part` of `parts` of every plan's tiles.
+  // Part `part` of `parts` of all that is copied and of every plan's tiles.
   void run_part(void* const* args, int64_t part, int64_t parts, int thread) {
+    for (const Joined& j : joined) copy_units(j, args, j.units * part / parts, j.units * (part + 1) / parts);
     for (size_t p = 0; p < plans.size(); ++p) {
       const bool shares = plans[p]->serial && plans[p]->shared_dim >= 0 && parts > 1;
       if (plans[p]->serial && !shares && part > 0) continue;
@@ -96,7 +99,10 @@ Loops::Loops(const Kernel& kernel, int threads, bool boxes) : state_(std::make_u
   Kernel searched = kernel;
   find_searches(searched);
   std::vector<Piece> pieces = split_kernel(searched);
-  if (pieces.size() > 1 && !serial) s.turns = turns_of(kernel, pieces.size());
+  if (!serial && !boxes) s.joined = join_copies(pieces);
+  for (const Joined& j : s.joined) cost += cost_of(j) * static_cast<double>(j.units);
+  const size_t parts = pieces.size() + s.joined.size();
+  if (parts > 1 && !serial) s.turns = turns_of(kernel, parts);
   for (Piece& piece : pieces) {
     collapse_dimensions(piece, !boxes);
     find_running_places(piece.kernel);

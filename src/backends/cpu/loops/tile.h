@@ -77,7 +77,10 @@ TileFn fused_fn(FusedOp op, unsigned scalars);                   // f32
 TileFn leak_fn(bool fixed);   // in[0] < in[1] ? in[1] : in[1] · in[2], f32, of one in[0]; `fixed`: and of one in[2]
 TileFn flip_fn(Scalar type);  // in[0], or −in[0] where in[1] has a sign and is a number; f32 and f64
 
-TileFn gelu_fn();   // x·h·(1 + erf(x·c)) of in[0], f32; h and c are the terms in `extra`
+TileFn gelu_fn();     // x·h·(1 + erf(x·c)) of in[0], f32; h and c are the terms in `extra`
+TileFn between_fn();  // from in[0] to in[1] by in[2], f32: Between in analyse.h
+// (in[0] − in[1]) · in[2] · in[3] + in[4], f32, of one in[1] and in[2] in a row; or of the others that are fixed, too.
+TileFn normed_fn(bool fixed_weight, bool fixed_bias);
 TileFn share_fn();  // 1 + erf(in[0]), f32, the same in gelu_fn()
 
 // What a value x is joined with y by, f32. at_most, at_least: of one y that is neither NaN nor zero, in any order;

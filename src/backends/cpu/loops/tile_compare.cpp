@@ -178,6 +178,22 @@ void leak(const TileCall& c) {
       }
   }
 }
+void between(const TileCall& c) {
+  const hn::ScalableTag<float> d;
+  const auto one = hn::Set(d, 1.0f), half = hn::Set(d, 0.5f);
+  const int64_t n = lanes_of(c);
+  for (int64_t r = 0; r < c.rows; ++r) {
+    const float *a = row_of<float>(c, 0, r), *b = row_of<float>(c, 1, r), *weight = row_of<float>(c, 2, r);
+    float* out = dst_row_of<float>(c, r);
+    for (int64_t j = 0; j < n; j += static_cast<int64_t>(hn::Lanes(d))) {
+      const auto from = hn::LoadU(d, a + j), to = hn::LoadU(d, b + j), w = hn::LoadU(d, weight + j);
+      const auto way = hn::Sub(to, from);
+      const auto near = hn::MulAdd(w, way, from), far = hn::NegMulAdd(way, hn::Sub(one, w), to);
+      hn::StoreU(hn::IfThenElse(hn::Lt(hn::Abs(w), half), near, far), d, out + j);
+    }
+  }
+}
+TileFn find_between() { return between; }
 TileFn find_leak(bool fixed) { return fixed ? leak<true> : leak<false>; }
 
 // in[0], or less it where in[1] has a sign and is a number.
@@ -228,6 +244,7 @@ HWY_EXPORT(find_is_nan);
 HWY_EXPORT(find_truth);
 HWY_EXPORT(find_choose);
 HWY_EXPORT(find_leak);
+HWY_EXPORT(find_between);
 HWY_EXPORT(find_flip);
 
 TileFn compare_fn(ExprOp op, Scalar type, unsigned scalars) {
@@ -238,6 +255,7 @@ TileFn truth_fn(Scalar type) { return HWY_DYNAMIC_DISPATCH(find_truth)(type); }
 TileFn choose_fn(ExprOp relation, Scalar type, unsigned scalars) {
   return HWY_DYNAMIC_DISPATCH(find_choose)(relation, type, scalars);
 }
+TileFn between_fn() { return HWY_DYNAMIC_DISPATCH(find_between)(); }
 TileFn leak_fn(bool fixed) { return HWY_DYNAMIC_DISPATCH(find_leak)(fixed); }
 TileFn flip_fn(Scalar type) { return HWY_DYNAMIC_DISPATCH(find_flip)(type); }
 }  // namespace npusim::cpu

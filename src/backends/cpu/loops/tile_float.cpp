@@ -169,6 +169,28 @@ void gelu(const TileCall& c) {
   }
 }
 TileFn find_gelu() { return gelu; }
+
+template <bool fixed_weight, bool fixed_bias>
+void normed(const TileCall& c) {
+  const D d;
+  const int64_t n = c.n;
+  for (int64_t r = 0; r < c.rows; ++r) {
+    const float *a = row_of(c, 0, r), *weight = row_of(c, 3, r), *bias = row_of(c, 4, r);
+    float* out = dst_row_of(c, r);
+    const V mean = hn::Set(d, *row_of(c, 1, r)), scale = hn::Set(d, *row_of(c, 2, r));
+    const V one_weight = hn::Set(d, *weight), one_bias = hn::Set(d, *bias);
+    each_vector(n, [&](int64_t j) HWY_ATTR {
+      const V x = hn::Mul(hn::Sub(hn::LoadU(d, a + j), mean), scale);
+      const V w = fixed_weight ? one_weight : hn::LoadU(d, weight + j),
+              b = fixed_bias ? one_bias : hn::LoadU(d, bias + j);
+      hn::StoreU(hn::MulAdd(x, w, b), d, out + j);
+    });
+  }
+}
+TileFn find_normed(bool fixed_weight, bool fixed_bias) {
+  if (fixed_weight) return fixed_bias ? normed<true, true> : normed<true, false>;
+  return fixed_bias ? normed<false, true> : normed<false, false>;
+}
 TileFn find_share() { return unary<OnePlusErf>; }
 
 template <bool scalar>
@@ -395,12 +417,16 @@ HWY_EXPORT(find_binary);
 HWY_EXPORT(find_select);
 HWY_EXPORT(find_fused);
 HWY_EXPORT(find_gelu);
+HWY_EXPORT(find_normed);
 HWY_EXPORT(find_share);
 
 TileFn float_unary_fn(ExprOp op) { return HWY_DYNAMIC_DISPATCH(find_unary)(op); }
 TileFn float_binary_fn(ExprOp op, unsigned scalars) { return HWY_DYNAMIC_DISPATCH(find_binary)(op, scalars); }
 TileFn float_select_fn(unsigned scalars) { return HWY_DYNAMIC_DISPATCH(find_select)(scalars); }
 TileFn gelu_fn() { return HWY_DYNAMIC_DISPATCH(find_gelu)(); }
+TileFn normed_fn(bool fixed_weight, bool fixed_bias) {
+  return HWY_DYNAMIC_DISPATCH(find_normed)(fixed_weight, fixed_bias);
+}
 TileFn share_fn() { return HWY_DYNAMIC_DISPATCH(find_share)(); }
 TileFn fused_fn(FusedOp op, unsigned scalars) { return HWY_DYNAMIC_DISPATCH(find_fused)(op, scalars); }
 }  // namespace npusim::cpu

@@ -133,6 +133,31 @@ TEST(LoopsChain, GelusHaveTheBitsOfEachByItself) {
       });
 }
 
+// From one value to another by weights on both sides of a half, of tiles and of rows of one number.
+TEST(LoopsChain, WaysBetweenHaveTheBitsOfTheirParts) {
+  const auto way = [](const std::vector<Shape>& shapes, bool apart) {
+    KernelBuilder b({3, 83});
+    std::vector<Ex> in;
+    for (const Shape& shape : shapes) in.push_back(b.load_broadcast(b.input({DType::f32, shape})));
+    const Ex between = in[1] - in[0], rest = 1 - in[2], near = in[0] + in[2] * between, far = in[1] - between * rest;
+    if (apart)
+      for (const Ex& value : {between, rest}) b.store(b.output({DType::f32, {3, 83}}), value);
+    b.store(b.output({DType::f32, {3, 83}}), select(abs(in[2]) < 0.5, near, far));
+    return b.finish("way");
+  };
+  Check check;
+  check.special = specials;
+  check.low = -2, check.high = 2;
+  for (int forms = 0; forms < 27; ++forms) {
+    const Shape all[] = {{3, 83}, {3, 1}, {1, 83}};
+    const std::vector<Shape> shapes{all[forms % 3], all[forms / 3 % 3], all[forms / 9]};
+    on_every_instruction_set([&] {
+      const auto one = result_of(way(shapes, false), check), other = result_of(way(shapes, true), check);
+      EXPECT_EQ(std::memcmp(one.data(), other.data(), one.size()), 0) << "forms " << forms;
+    });
+  }
+}
+
 // Floats of all sizes, and the last and first quotients of theirs below and above ties, divided by one number: each as
 // a division rounds it, alone and in an instruction with a sum, before and after it.
 TEST(LoopsChain, QuotientsByOneNumber) {

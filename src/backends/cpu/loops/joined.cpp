@@ -1,0 +1,121 @@
+// What a piece and the ones beside it copy, block of rows by block of rows: a border is written while its lines are
+// near.
+#include "backends/cpu/loops/joined.h"
+
+#include <algorithm>
+
+#include "backends/cpu/loops/copy.h"
+#include "backends/cpu/loops/tile.h"
+#include "base/shape.h"
+
+namespace npusim::cpu {
+namespace {
+
+constexpr int64_t block_rows = 32;
+int64_t blocks_of(const Joined& j) { return (j.rows + block_rows - 1) / block_rows; }
+
+const Access& source(const Piece& p) {
+  const Kernel& k = p.kernel;
+  return k.accesses[static_cast<size_t>(k.exprs[static_cast<size_t>(k.stores[0].expr)].integer)];
+}
+
+// Of rows, each one run of elements forth, back or again and again.
+bool copies_rows(const Piece& p) {
+  const Kernel& k = p.kernel;
+  if (k.space.size() < 2 || k.row_dims > 0 || k.stores.size() != 1 || k.stores[0].accumulate) return false;
+  if (k.exprs[static_cast<size_t>(k.stores[0].expr)].op != ExprOp::load) return false;
+  const Access &to = k.stores[0].access, &from = source(p);
+  const auto plain = [](const Access& a) { return a.guards.empty() && a.terms.empty(); };
+  return plain(to) && plain(from) && to.strides.back() == 1 && std::abs(from.strides.back()) <= 1 &&
+         k.args[static_cast<size_t>(to.arg)].dtype == k.args[static_cast<size_t>(from.arg)].dtype;
+}
+
+template <class List>
+bool same_but_last(const List& a, const List& b) {
+  return std::equal(a.begin(), a.end() - 1, b.begin(), b.end() - 1);
+}
+bool are_beside(const Piece& a, const Piece& b) {
+  const Access &to = a.kernel.stores[0].access, &other = b.kernel.stores[0].access;
+  return same_but_last(a.begin, b.begin) && same_but_last(a.end, b.end) && to.arg == other.arg &&
+         source(a).arg == source(b).arg && to.strides == other.strides &&
+         same_but_last(source(a).strides, source(b).strides);
+}
+
+Joined::Run run_of(const Piece& p) {
+  return {p.kernel.stores[0].access.offset, source(p).offset, source(p).strides.back(), p.kernel.space.back()};
+}
+
+Joined joined(const Piece& p) {
+  const Access &to = p.kernel.stores[0].access, &from = source(p);
+  const std::vector<int64_t>& space = p.kernel.space;
+  const size_t planes = space.size() - 2;
+  Joined j;
+  j.to_arg = to.arg, j.from_arg = from.arg;
+  j.bytes = dtype_size(p.kernel.args[static_cast<size_t>(to.arg)].dtype);
+  const auto of_planes = [&](const std::vector<int64_t>& all) {
+    return std::vector<int64_t>(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(planes));
+  };
+  j.extents = of_planes(space), j.to_strides = of_planes(to.strides), j.from_strides = of_planes(from.strides);
+  j.rows = space[planes], j.to_row = to.strides[planes], j.from_row = from.strides[planes];
+  j.units = element_count(j.extents) * blocks_of(j);
+  return j;
+}
+
+}  // namespace
+
+std::vector<Joined> join_copies(std::vector<Piece>& pieces) {
+  std::vector<Joined> found;
+  std::vector<char> taken(pieces.size(), 0);
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    if (taken[i] || !copies_rows(pieces[i])) continue;
+    std::vector<size_t> beside;
+    bool narrow = false;
+    for (size_t n = i; n < pieces.size(); ++n)
+      if (!taken[n] && copies_rows(pieces[n]) && are_beside(pieces[i], pieces[n])) {
+        beside.push_back(n);
+        narrow = narrow || pieces[n].kernel.space.back() < lane_block;
+      }
+    if (beside.size() < 2 || !narrow) continue;
+    Joined j = joined(pieces[i]);
+    for (const size_t n : beside) {
+      taken[n] = 1;
+      j.runs.push_back(run_of(pieces[n]));
+    }
+    found.push_back(std::move(j));
+  }
+  size_t left = 0;
+  for (size_t i = 0; i < pieces.size(); ++i)
+    if (!taken[i] && left++ != i) pieces[left - 1] = std::move(pieces[i]);
+  pieces.resize(left);
+  return found;
+}
+
+double cost_of(const Joined& j) {
+  constexpr double of_run = 4, of_element = 0.1;
+  double row = 0;
+  for (const Joined::Run& run : j.runs) row += of_run + of_element * static_cast<double>(run.columns);
+  return row * static_cast<double>(std::min(j.rows, block_rows));
+}
+
+void copy_units(const Joined& j, void* const* args, int64_t first, int64_t last) {
+  const int64_t blocks = blocks_of(j), bytes = static_cast<int64_t>(j.bytes);
+  for (int64_t unit = first; unit < last; ++unit) {
+    const int64_t row = unit % blocks * block_rows;
+    int64_t plane = unit / blocks, to = row * j.to_row, from = row * j.from_row;
+    for (size_t d = j.extents.size(); d-- > 0; plane /= j.extents[d]) {
+      const int64_t i = plane % j.extents[d];
+      to += i * j.to_strides[d], from += i * j.from_strides[d];
+    }
+    for (const Joined::Run& run : j.runs)
+      copy_block({.to = static_cast<char*>(args[j.to_arg]) + (to + run.to) * bytes,
+                  .from = static_cast<const char*>(args[j.from_arg]) + (from + run.from) * bytes,
+                  .to_row = j.to_row,
+                  .from_row = j.from_row,
+                  .from_column = run.step,
+                  .rows = std::min(block_rows, j.rows - row),
+                  .columns = run.columns},
+                 j.bytes);
+  }
+}
+
+}  // namespace npusim::cpu
