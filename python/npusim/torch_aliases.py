@@ -202,7 +202,7 @@ def _is_spelled(node: torch.fx.Node) -> bool:
     if node.target == ATEN.unfold.default:
         return is_written(node)
     if node.target == ATEN.as_strided.default:
-        return owner_of(node) is not node.args[0] and is_written(node)
+        return owner_of(node) is not itself(node.args[0]) and is_written(node)
     if node.target == ATEN.instance_norm.default:
         return bool(argument(node, "use_input_stats")) and argument(node, "running_mean") is not None
     if node.target != ATEN.copy_.default:
@@ -311,35 +311,42 @@ def written_memories(node: torch.fx.Node) -> Iterator[int]:
 
 
 def itself(node: torch.fx.Node) -> torch.fx.Node:
-    """The tensor that a call gives back, which it has written or turned: its first operand, or `out`."""
-    while True:
-        made, at = node, 0
-        if node.target is operator.getitem:  # one of several that it gives
-            made, at = node.args
-        if not isinstance(made.target, torch._ops.OpOverload) or not made.target._schema.is_mutable:
-            return node
-        returns = made.target._schema.returns
-        of = returns[at].alias_info if len(returns) > at and (len(returns) == 1 or made is not node) else None
-        if of is None or not of.is_write:
-            return node
-        given = [arg for arg in made.target._schema.arguments if arg.alias_info and arg.alias_info.before_set == of.before_set]
-        same = argument(made, given[0].name) if given else None
-        if not isinstance(same, torch.fx.Node):
-            return node
+    """The tensor that calls give back, which they have written or turned."""
+    while (same := _written_as(node)) is not None:
         node = same
+    return node
+
+
+def _written_as(node: torch.fx.Node) -> torch.fx.Node | None:
+    """What a call has written or turned and gives back: its first operand, or `out`. None where it gives something else."""
+    made, at = node, 0
+    if node.target is operator.getitem:  # one of several that it gives
+        made, at = node.args
+    if not isinstance(made.target, torch._ops.OpOverload) or not made.target._schema.is_mutable:
+        return None
+    returns = made.target._schema.returns
+    of = returns[at].alias_info if len(returns) > at and (len(returns) == 1 or made is not node) else None
+    if of is None or not of.is_write:
+        return None
+    given = [arg for arg in made.target._schema.arguments if arg.alias_info and arg.alias_info.before_set == of.before_set]
+    same = argument(made, given[0].name) if given else None
+    return same if isinstance(same, torch.fx.Node) else None
 
 
 def owner_of(node: torch.fx.Node) -> torch.fx.Node:
     """What a value is a view of, or itself, in a graph whose calls write: its values share memory there."""
     memory = memory_of(innermost(node.meta["val"]))
     while True:
-        node = itself(node)
         made = node.args[0] if node.target is operator.getitem else node  # one of a list of views
-        if not isinstance(made.target, torch._ops.OpOverload) or not made.args or not _is_alias(made.target):
+        if made.target == ATEN.set_.source_Tensor:
+            other = made.args[1]
+        elif (other := _written_as(node)) is None:
+            if not isinstance(made.target, torch._ops.OpOverload) or not made.args or not _is_alias(made.target):
+                return node
+            other = made.args[0]
+        if memory_of(innermost(other.meta["val"])) != memory:
             return node
-        if memory_of(innermost(made.args[0].meta["val"])) != memory:
-            return node
-        node = made.args[0]
+        node = other
 
 
 def _is_alias(op: torch._ops.OpOverload) -> bool:
@@ -482,8 +489,12 @@ def check_reshaped(program: torch.export.ExportedProgram) -> None:
 
 
 def _name_anew(graph: torch.fx.Graph, node: torch.fx.Node, last: torch.fx.Node) -> None:
-    """All readers of an input read another name of it. What is returned as it was given is it."""
+    """All readers of an input read another name of it. What is returned as it was given is it, and its memory is addressed
+    by its own: PyTorch takes no write through a view of a view that does so."""
     with graph.inserting_after(last):
         other = graph.call_function(ATEN.alias.default, (node,))
     other.meta = dict(node.meta)
-    node.replace_all_uses_with(other, delete_user_cb=lambda user: user is not other and user.op != "output")
+    stays = (ATEN.as_strided.default,)
+    node.replace_all_uses_with(
+        other, delete_user_cb=lambda user: user is not other and user.op != "output" and user.target not in stays
+    )

@@ -224,7 +224,8 @@ def check_next_run(
     if not alike:
         what = "is assigned by forward(), whose next run asks for more than its values: a layout, or which buffer it is"
         unkept = [Problem(one.where, one.why) for one in assigned.values() if one.why]
-        others = [Problem(f"'{name}'", "is given memory of another layout by forward(), whose next run asks for it") for name in moved]
+        other = "is given memory of another layout by forward(), whose next run asks for it"
+        others = [Problem(f"'{name}'", other) for name in moved]
         raise UnsupportedError(unkept or [*(Problem(one.where, what) for one in assigned.values()), *others])
 
 
@@ -355,7 +356,7 @@ def with_old_values(program: torch.export.ExportedProgram) -> torch.export.Expor
     graph = module.graph
     assignments, output = _assignments(graph), graph.output_node()
     given = {node.args[0] for node in assignments}
-    shown = _shown(graph)
+    shown = shown_by(graph)
     old: dict[torch.fx.Node, torch.fx.Node] = {}
 
     def before(node: torch.fx.Node) -> torch.fx.Node:
@@ -389,7 +390,7 @@ def _assignments(graph: torch.fx.Graph) -> list[torch.fx.Node]:
     return found[::-1]
 
 
-def _shown(graph: torch.fx.Graph) -> dict[torch.fx.Node, set[torch.fx.Node]]:
+def shown_by(graph: torch.fx.Graph) -> dict[torch.fx.Node, set[torch.fx.Node]]:
     """The placeholders whose memory a node may show."""
     shown: dict[torch.fx.Node, set[torch.fx.Node]] = {}
     for node in graph.nodes:

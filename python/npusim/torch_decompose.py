@@ -22,7 +22,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from .machine import is_op_supported
 from .torch_aliases import CHANGED, REGIONS, rebuilt, separated, without_unread
 from .torch_arithmetic import replaced
-from .torch_assigned import with_old_values
+from .torch_assigned import shown_by, with_old_values
 from .torch_autocast import with_composites_apart
 from .torch_bytes import BYTES
 from .torch_checks import example_operands, without_tokens
@@ -94,16 +94,20 @@ def _run(program: torch.export.ExportedProgram, table: dict[OpOverload, Form]) -
 
 def _with_values_apart(settle: Callable[..., Any]) -> Callable[..., Any]:
     """PyTorch's pass that takes what is copied into weights for their new values, which a signature tells by their names. Two
-    weights that end with one value, or a weight and an argument, get one each."""
+    weights that end with one value, or a weight and an argument, get one each; and what shows another one, as it was, is
+    copied: where the program is traced again that has its new value."""
 
     def settled(traced: torch.fx.GraphModule, signature: Any) -> Any:
         traced, signature = settle(traced, signature)
         output, taken = traced.graph.output_node(), set[torch.fx.Node]()
         values = [*output.args[0]]  # type: ignore[misc, union-attr]
+        changed = {spec.target for spec in signature.output_specs if spec.kind in CHANGED}
+        given = {spec.arg.name for spec in signature.input_specs if spec.target in changed or spec.arg.name in changed}
+        shown = shown_by(traced.graph)
         for i, spec in enumerate(signature.output_specs):
             if spec.kind not in CHANGED:
                 continue
-            if values[i] in taken:
+            if values[i] in taken or any(node.name in given for node in shown.get(values[i], ())):
                 with traced.graph.inserting_before(output):
                     apart = traced.graph.call_function(torch.ops.aten.clone.default, (values[i],))
                 apart.meta, values[i] = dict(values[i].meta), apart

@@ -13,9 +13,11 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.export.graph_signature import InputKind, OutputKind, TensorArgument
 
 from .errors import Problem, UnsupportedError
-from .torch_aliases import REGIONS, copied, itself, memory_of, parts_of, rebuilt, reshapes, written_memories
+from .torch_aliases import REGIONS, copied, itself, memory_of, parts_of, place_of, rebuilt, reshapes, written_memories
+from .torch_layouts import ADDRESSING
 from .torch_levels import innermost
-from .torch_rows import call
+from .torch_rows import argument, call
+from .torch_strided import addresses, places_at
 
 ATEN = torch.ops.aten
 STATES = (InputKind.BUFFER, InputKind.PARAMETER)
@@ -49,9 +51,13 @@ def _turns(node: Node) -> bool:
 
 
 def _given_back(node: Node, module: torch.fx.GraphModule) -> Node | None:
-    """Of the operands of a call that writes nothing the one that it gives back, not a view of it. Schemas do not say it."""
+    """Of the operands of a call that changes nothing the one that it gives back, not a view of it. Schemas do not say it."""
+    if node.target == ATEN.set_.source_Tensor and _is_same(*node.args):  # its own memory
+        return node.args[0]  # type: ignore[return-value]
     if node.target is operator.getitem and node.args[0].target in REGIONS:  # type: ignore[union-attr]
         return _given_through(*node.args, module)  # type: ignore[arg-type, call-arg]
+    if node.target is operator.getitem and (same := itself(node)) is not node:  # one of several that are written
+        return same if same.meta["val"].shape == node.meta["val"].shape else None
     made_by = node.args[0] if node.target is operator.getitem else node
     op, value = made_by.target, node.meta.get("val")  # type: ignore[union-attr]
     if not isinstance(op, torch._ops.OpOverload) or op._schema.is_mutable or not isinstance(value, FakeTensor):
@@ -63,7 +69,8 @@ def _given_back(node: Node, module: torch.fx.GraphModule) -> Node | None:
     if not alike:
         return None
     others = {one: one.meta["val"].detach() for one in given}
-    args, kwargs = torch.fx.node.map_arg((made_by.args, made_by.kwargs), lambda one: others.get(one, one.meta.get("val")))  # type: ignore[union-attr]
+    operands = (made_by.args, made_by.kwargs)  # type: ignore[union-attr]
+    args, kwargs = torch.fx.node.map_arg(operands, lambda one: others.get(one, one.meta.get("val")))
     mode = value.fake_mode
     sizes = mode.shape_env.ignore_fresh_unbacked_symbols() if mode.shape_env else contextlib.nullcontext()
     with mode, sizes, torch.no_grad():
@@ -73,6 +80,11 @@ def _given_back(node: Node, module: torch.fx.GraphModule) -> Node | None:
             return None
     made = made if made_by is node else made[node.args[1]]
     return next((one for one in alike if others[one] is made), None)
+
+
+def _is_same(x: Node, source: Node) -> bool:
+    values = [innermost(one.meta["val"]) for one in (x, source)]
+    return all(map(_is_static, values)) and place_of(values[0]) == place_of(values[1])
 
 
 def _given_through(region: Node, at: int, module: torch.fx.GraphModule) -> Node | None:
@@ -112,7 +124,8 @@ def with_memory_given(program: torch.export.ExportedProgram) -> torch.export.Exp
         for spec in signature.output_specs:
             if spec.kind == OutputKind.USER_OUTPUT and getattr(spec.arg, "name", None) == x.name:
                 spec.arg = TensorArgument(name=other.name)
-        _copy_apart(module, x)
+        _follow_layout(module, x)
+    _copy_apart(module)
     module.recompile()
     return rebuilt(program, module, graph_signature=signature)
 
@@ -127,22 +140,67 @@ def moved_states(program: torch.export.ExportedProgram) -> list[str]:
     return [targets[node.name] for node, value in pairs if innermost(node.meta["val"]).stride() != value.stride()]
 
 
-def _copy_apart(module: torch.fx.GraphModule, x: Node) -> None:
-    """What copies of a tensor with gaps, or in another order, go on to do so: the tensor in its place is dense, and they would
-    be views of that, or it."""
-    value = innermost(x.meta["val"])
-    if value.is_contiguous():
-        return
+def _copy_apart(module: torch.fx.GraphModule) -> None:
+    """What copies a tensor with gaps, or in another order, goes on to do so: the one in its place is dense, or has the layout
+    of before, and such a call would give a view of it, or itself."""
     for part in parts_of(module):
-        for node in [node for node in part.graph.nodes if isinstance(node.target, torch._ops.OpOverload)]:
+        for node in [node for node in part.graph.nodes if _may_show(node.target)]:
             made, first = node.meta.get("val"), node.args[0] if node.args else None
-            shows = not node.target._schema.is_mutable and any(one.alias_info for one in node.target._schema.returns)
-            if not shows or not isinstance(made, torch.Tensor) or not isinstance(first, Node):
+            value = first.meta.get("val") if isinstance(first, Node) else None
+            if not isinstance(made, torch.Tensor) or not isinstance(value, torch.Tensor) or made.dtype != value.dtype:
                 continue
-            if memory_of(innermost(first.meta["val"])) == memory_of(value) != memory_of(innermost(made)):
+            made, value = innermost(made), innermost(value)
+            if memory_of(made) != memory_of(value) and not (_is_static(value) and value.is_contiguous()):
                 with part.graph.inserting_before(node):
                     other = call(part.graph, ATEN.clone.default, first, memory_format=torch.contiguous_format)
                 node.args = (other, *node.args[1:])
+
+
+def _may_show(op: Any) -> bool:
+    """Whether a call that writes nothing may give a view."""
+    if not isinstance(op, torch._ops.OpOverload) or op._schema.is_mutable:
+        return False
+    return any(one.alias_info for one in op._schema.returns)
+
+
+def _is_static(value: torch.Tensor) -> bool:
+    return all(isinstance(number, int) for number in (*value.shape, *value.stride(), value.storage_offset()))
+
+
+def _follow_layout(module: torch.fx.GraphModule, x: Node) -> None:
+    """Where the memory of a tensor is addressed, that is where it is now: the one in its place is dense."""
+    value = innermost(x.meta["val"])
+    if not _is_static(value):
+        return
+    dense = torch.empty_strided(value.shape, value.stride(), device="meta").clone()
+    if dense.stride() == value.stride() and not value.storage_offset():
+        return
+    for node in [node for part in parts_of(module) for node in part.graph.nodes]:
+        if getattr(node.target, "_opname", "") not in ADDRESSING or node.args[0] is x:
+            continue
+        if memory_of(innermost(node.args[0].meta["val"])) == memory_of(value):
+            _address(node, value, dense)
+
+
+def _address(node: Node, before: torch.Tensor, now: torch.Tensor) -> None:
+    """The same elements of a tensor that was laid out so before, and is now so."""
+    size, strides = argument(node, "size"), argument(node, "stride")
+    first = argument(node, "storage_offset")
+    first = innermost(node.args[0].meta["val"]).storage_offset() if first is None else first  # type: ignore[union-attr]
+    if not all(isinstance(number, int) for number in (*size, *strides, first)):
+        raise _refused(node, "addresses memory at places that depend on values")
+    places = places_at(before, addresses(size, strides, first))
+    if places is None:
+        raise _refused(node, "addresses memory that the argument does not show")
+    if not places.numel():
+        return
+    places = addresses(now.shape, now.stride(), 0).flatten()[places]
+    at = int(places.flatten()[0])
+    others = [int(places.select(d, 1).flatten()[0]) - at if extent > 1 else 0 for d, extent in enumerate(size)]
+    if not torch.equal(addresses(size, others, at), places):
+        raise _refused(node, "addresses an argument in an order that its dimensions do not have")
+    given = {arg.name: argument(node, arg.name) for arg in node.target._schema.arguments}  # type: ignore[union-attr]
+    node.args, node.kwargs = tuple((given | {"stride": others, "storage_offset": at}).values()), {}
 
 
 def _check_parts(program: torch.export.ExportedProgram) -> None:

@@ -1,6 +1,7 @@
 """Operators of which PyTorch has a composition that gives something else than they do, and takes it wherever it traces: the
-loss of one sample, which has no batch, is a batch of one in it; images in uint8 are not rounded as they are. And what PyTorch
-takes for granted of a mask that is larger than what it chooses from: not more than that has."""
+loss of one sample, which has no batch, is a batch of one in it, and the loss of two dtypes is of the wider one; images in
+uint8 are not rounded as they are. And what PyTorch takes for granted of a mask that is larger than what it chooses from: not
+more than that has."""
 
 from __future__ import annotations
 
@@ -27,7 +28,13 @@ def _margins_of_labels(found: tuple[Tensor, Tensor], input: Tensor, target: Tens
     return loss.reshape(input.shape[:-1]) if loss.dim() else loss, is_target
 
 
+def _of_its_dtype(loss: Tensor, input: Tensor, target: Tensor) -> Tensor:
+    return loss.to(input.dtype)
+
+
 SHAPED: dict[Any, Form] = {
+    ATEN.huber_loss.default: _of_its_dtype,
+    ATEN.soft_margin_loss.default: _of_its_dtype,
     ATEN.multi_margin_loss.default: _margins,
     ATEN.multilabel_margin_loss_forward.default: _margins_of_labels,
 }

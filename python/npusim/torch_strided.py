@@ -40,12 +40,12 @@ def _replace(graph: torch.fx.Graph, node: torch.fx.Node) -> None:
         return
     # As memory has them: places go up with addresses, as strides of IR do.
     order = sorted(range(value.dim()), key=lambda d: -value.stride(d))
-    places = _places(value.permute(order), _addresses(size, strides, first))
+    places = places_at(value.permute(order), addresses(size, strides, first))
     if places is None:
         raise _refused(node, f"addresses memory that '{base.name}' does not show")
     at = int(places.flatten()[0])
     others = [int(places.select(d, 1).flatten()[0]) - at if extent > 1 else 0 for d, extent in enumerate(size)]
-    if not torch.equal(_addresses(size, others, at), places):
+    if not torch.equal(addresses(size, others, at), places):
         raise _refused(node, f"addresses '{base.name}' in an order that its dimensions do not have")
     with graph.inserting_before(node):
         found = _in_memory_order(graph, base, order)
@@ -97,7 +97,7 @@ def _owner(node: torch.fx.Node) -> torch.fx.Node:
     return node
 
 
-def _addresses(size: Sequence[int], strides: Sequence[int], first: int) -> torch.Tensor:
+def addresses(size: Sequence[int], strides: Sequence[int], first: int) -> torch.Tensor:
     """Of each element."""
     found = torch.full(tuple(size), first, dtype=torch.int64)
     for d, (extent, stride) in enumerate(zip(size, strides, strict=True)):
@@ -105,14 +105,14 @@ def _addresses(size: Sequence[int], strides: Sequence[int], first: int) -> torch
     return found
 
 
-def _places(value: torch.Tensor, addresses: torch.Tensor) -> torch.Tensor | None:
+def places_at(value: torch.Tensor, asked: torch.Tensor) -> torch.Tensor | None:
     """Which elements of a value, in row-major order, stand at these addresses; None where some stand at none."""
-    own = _addresses(value.shape, value.stride(), value.storage_offset()).flatten()
-    if not own.numel() or int(addresses.min()) < 0:
+    own = addresses(value.shape, value.stride(), value.storage_offset()).flatten()
+    if not own.numel() or int(asked.min()) < 0:
         return None
-    element = torch.full((max(int(own.max()), int(addresses.max())) + 1,), -1)
+    element = torch.full((max(int(own.max()), int(asked.max())) + 1,), -1)
     element[own] = torch.arange(own.numel())
-    found = element[addresses]
+    found = element[asked]
     return found if bool((found >= 0).all()) else None
 
 

@@ -615,3 +615,42 @@ def test_an_option_is_given_once(given):
 
     with pytest.raises(npusim.UsageError, match="(-o/--output|--strict): expected once, found twice"):
         export_verb(["net.py:model", *given])
+
+
+UNNAMED = """
+class Count:
+    def __init__(self):
+        self.n, self.seen = 0, []
+
+class Part(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("h", torch.zeros(3))
+        self.kept, self.count, self.calls = torch.zeros(3), Count(), 0
+        held = [torch.zeros(3)]
+        def add(x):
+            held[0] = held[0] + x
+            return held[0]
+        self.add, self.held = add, lambda: held[0]
+
+    def forward(self, x):
+        self.h = self.h + x
+        self.calls += 1
+        self.count.n += 1
+        self.count.seen.append(x)
+        self.kept = self.kept + x
+        return self.h * 2 + self.add(x)
+"""
+
+
+@pytest.mark.parametrize("names", [{}, {"__name__": "builtins"}, {"__name__": "a_model"}], ids=str)
+@pytest.mark.parametrize("within", [False, True])
+def test_classes_without_a_module_stay_as_they_were(names, within):
+    scope = {"torch": torch, **names}
+    exec(UNNAMED, scope)
+    part = scope["Part"]()
+    model = torch.nn.Sequential(part) if within else part
+    with warnings.catch_warnings(action="ignore"):
+        npusim.export(model, (torch.ones(3),))
+    assert not part.h.any() and not part.kept.any() and not part.held().any()
+    assert part.calls == 0 and part.count.n == 0 and not part.count.seen

@@ -23,7 +23,10 @@ CALLS = {
     "twice": lambda a, b: torch.add(a, b, alpha=2),
     "chosen": lambda a, b: torch.where(a > b, a, b),
     "between": lambda a, b: torch.lerp(a, b, 0.3),
-    "smooth": lambda a, b: torch.nn.functional.smooth_l1_loss(a, b),
+    **{
+        name: lambda a, b, call=getattr(torch.nn.functional, name): call(a, b, reduction="none")
+        for name in ("smooth_l1_loss", "huber_loss", "soft_margin_loss", "l1_loss", "mse_loss", "poisson_nll_loss")
+    },
 }
 
 
