@@ -62,6 +62,7 @@ Frame::Frame(const Plan& plan, char* scratch, Trap& trap)
     for (size_t m = 0; m < s.moves.size(); ++m) {
       MoveCall& call = b.moves[m];
       call.move = &s.moves[m];
+      b.fetches = b.fetches || s.moves[m].ahead != 0;
       call.scratch = reg(s.moves[m].reg);
       call.index = index_.data();
       call.trap = &trap_;
@@ -265,7 +266,8 @@ void Frame::run_tile(Bound& b, int changed, int64_t tile) {
   }
   const auto first = static_cast<size_t>(s.first_inst[static_cast<size_t>(changed + 1)]);
   for (size_t i = first; i < s.insts.size(); ++i) {
-    for (const MoveCall& call : b.moves) fetch_next(call, static_cast<int64_t>(i));
+    for (size_t m = 0; b.fetches && m < static_cast<size_t>(s.stores); ++m)
+      fetch_next(b.moves[m], static_cast<int64_t>(i));
     b.calls[i].fn(b.calls[i]);
   }
   for (auto m = static_cast<size_t>(s.stores); m < s.moves.size(); ++m) {

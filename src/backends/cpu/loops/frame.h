@@ -34,6 +34,7 @@ class Frame {
     std::vector<char> in_place;  // by move, at this shape
     std::vector<Patch> patches;  // all that may be
     std::vector<Patch> active;   // those at this shape, capacity reserved
+    bool fetches = false;        // memory of the next tile
     int64_t rows = -1, columns = -1;
   };
 
