@@ -32,6 +32,7 @@ from .torch_checks import hold_assertions, without_effects
 from .torch_decompose import decompositions, shows_operand
 from .torch_foreach import write_one_by_one
 from .torch_graph import Graph, attribute
+from .torch_kernels import AS_EAGERLY
 from .torch_layouts import loses_writes
 from .torch_passes import SPELLED_OUT
 from .torch_ref import Complex, Ref
@@ -102,8 +103,10 @@ def backend(
 
 
 def _keep_memory(graph: torch.fx.GraphModule) -> None:
-    """Spells out calls that AOT autograd does not follow as to who has which memory."""
+    """Spells out calls that AOT autograd does not follow: as to who has which memory, and functions that lose an argument."""
     for part in parts_of(graph):
+        for node in part.graph.nodes:
+            node.target = AS_EAGERLY.get(node.target, node.target) if node.op == "call_function" else node.target
         for node in [node for node in part.graph.nodes if node.target in RESHAPE_ALIAS]:
             as_strided(part.graph, node)
         for node in part.graph.nodes:

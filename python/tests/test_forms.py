@@ -1,9 +1,11 @@
 """Calls of operators without a record: exported as compositions, and right."""
 
 import npusim
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
+from modules import Calls
 from test_export import Function, check
 from torch import nn
 from torch.nn import functional as F
@@ -272,3 +274,22 @@ def test_transformers_with_masks(told):
     whole = nn.Transformer(16, 2, 1, 1, 32, batch_first=True)
     named = {"tgt_mask": causal, "src_key_padding_mask": padding, "memory_key_padding_mask": padding}
     check(holding(whole, lambda m, x, y: m.inner(x, y, tgt_is_causal=told, **named)), (x, y))
+
+
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_loss_keeps_its_weight(reduction, weighted):
+    """PyTorch 2.15 traces l1_loss() without it."""
+    x, y, weight = (torch.randn(3, 4, generator=torch.Generator().manual_seed(seed)) for seed in range(3))
+
+    def loss(x, y, weight):
+        return torch.nn.functional.l1_loss(x, y, reduction=reduction, weight=weight if weighted else None)
+
+    wanted = loss(x, y, weight).numpy()
+    for strict in (False, True):
+        exported = npusim.export(Calls(loss), (x, y, weight), strict=strict)
+        found = npusim.Session(npusim.compile(exported, dtype="float32")).run(x, y, weight)["output"]
+        assert np.allclose(found, wanted, rtol=1e-6)
+    torch.compiler.reset()
+    assert np.allclose(torch.compile(loss, backend="npusim")(x, y, weight).numpy(), wanted, rtol=1e-6)
+    assert np.allclose(loss(x, y, weight).numpy(), wanted, rtol=0)  # PyTorch's own stays as it is
