@@ -87,9 +87,10 @@ def l1_loss(
     code, of names that torch.nn.functional has, too."""
     if size_average is not None or reduce is not None:
         reduction = _Reduction.legacy_get_string(size_average, reduce)
+    how = _Reduction.get_enum(reduction)  # or an error
     input, target = torch.broadcast_tensors(input, target)
     if weight is None:
-        return torch._C._nn.l1_loss(input, target, _Reduction.get_enum(reduction))
+        return torch._C._nn.l1_loss(input, target, how)
     if weight.size() != input.size():
         raise ValueError("Weights and input must have the same size.")
     errors = torch.abs(input - target) * weight

@@ -131,3 +131,18 @@ def test_numbers_beside_every_dtype(seed):
     for call in random.sample(operators(), 6):
         for dtypes in DTYPES:
             assert not check(call, dtypes, random.sample(NUMBERS, 5))
+
+
+@pytest.mark.parametrize("name", ["masked_fill.Tensor", "clamp.Tensor"])
+def test_a_number_in_the_place_of_a_tensor(name):
+    """As IR may have it."""
+    operands = [torch.tensor([2**53 + 1, 2**31 + 5]), torch.tensor([True, False])][: 2 if name == "masked_fill.Tensor" else 1]
+    inputs = [
+        {"name": f"x{i}", "shape": [2], "dtype": str(x.dtype).removeprefix("torch.")} for i, x in enumerate(operands)
+    ]
+    result = {"name": "y", "shape": [2], "dtype": "int64"}
+    attrs = {"value" if name == "masked_fill.Tensor" else "min": 2**53 + 3}
+    node = {"name": "y", "op_type": f"aten.{name}", "inputs": inputs, "outputs": [result], "attrs": attrs}
+    ir = {"graph_inputs": inputs, "graph_outputs": [result], "weights": [], "nodes": [node]}
+    found = npusim.Session(npusim.compile(ir, dtype="float32")).run(*operands)["y"].tolist()
+    assert found == [2**53 + 3, 2**31 + 5 if name == "masked_fill.Tensor" else 2**53 + 3]

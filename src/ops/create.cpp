@@ -131,9 +131,8 @@ Ex linspace(Pointwise& p, const OpCall& call, Lowering& lowering) {
   OpKernel& k = p.kernel;
   const DType dtype = call.outputs[0].dtype;
   auto bound = [&](std::string_view name) {
-    const bool tensor = call.op->schema.args[static_cast<size_t>(call.op->schema.find(name))].kind == ArgKind::tensor;
-    if (tensor && call.tensor(name) >= 0) {
-      const Ex end = k.cast(k.load_broadcast(k.read(lowering.input(call.tensor(name)))), Scalar::f64);
+    if (const int tensor = call.tensor_or_number(name); tensor >= 0) {
+      const Ex end = k.cast(k.load_broadcast(k.read(lowering.input(tensor))), Scalar::f64);
       return is_float(dtype) ? end : trunc(end);  // ends are of the result's dtype
     }
     const double value = call.number(name);

@@ -89,7 +89,8 @@ Ex stored_attr(KernelBuilder& kernel, const OpCall& call, std::string_view name,
   // Of uint8 negative numbers count from 256, as everywhere in ATen.
   const int64_t wrapped = wrap_through(dtype, whole);
   if (!fits || (wrapped != whole && !(dtype == DType::u8 && whole < 0 && whole > -256)))
-    fail(ErrorKind::unsupported, "{}: {} {} does not fit {}", call.op->name(), name, real, dtype_name(dtype));
+    fail(ErrorKind::unsupported, "{}: {} {} does not fit {}", call.op->name(), name,
+         call.is_real(name) ? fmt::to_string(real) : fmt::to_string(whole), dtype_name(dtype));
   return kernel.integer(wrapped);
 }
 

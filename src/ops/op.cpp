@@ -103,6 +103,11 @@ int OpCall::tensor(std::string_view arg) const {
   return inputs[static_cast<size_t>(at)] ? at : -1;
 }
 
+int OpCall::tensor_or_number(std::string_view arg) const {
+  const int at = op->schema.find(arg);
+  return at >= 0 && op->schema.args[static_cast<size_t>(at)].kind == ArgKind::tensor ? tensor(arg) : -1;
+}
+
 std::vector<int> OpCall::list(std::string_view arg) const {
   const auto [first, lists] = operands_before(*this, arg);
   std::vector<int> positions;

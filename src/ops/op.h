@@ -102,6 +102,7 @@ struct OpCall {
 
   // Positions in `inputs`. tensor(): -1 when None or given as a scalar.
   int tensor(std::string_view arg) const;
+  int tensor_or_number(std::string_view arg) const;    // the same; -1 also for a Scalar, or where there is no such one
   std::vector<int> list(std::string_view arg) const;   // elements may be None: see inputs
   const TensorType& type(std::string_view arg) const;  // of a tensor argument that must be there
 

@@ -97,10 +97,9 @@ void lower_normal(const OpCall& call, Lowering& lowering) {
   lower_drawn(call, lowering, [&](OpKernel& k, const Draw& drawn) {
     Ex x = drawn.normal(drawn_type(call.outputs[0].dtype));
     const auto apply = [&](std::string_view arg, double neutral, ExprOp op) {
-      const int at = call.op->schema.find(arg);
-      if (at < 0) return;
-      if (call.op->schema.args[static_cast<size_t>(at)].kind == ArgKind::tensor && call.tensor(arg) >= 0) {
-        const Ex by = k.load_broadcast(k.read(lowering.input(call.tensor(arg))));
+      if (call.op->schema.find(arg) < 0) return;
+      if (const int tensor = call.tensor_or_number(arg); tensor >= 0) {
+        const Ex by = k.load_broadcast(k.read(lowering.input(tensor)));
         const bool deviation = op == ExprOp::mul;
         x = k.binary(op, x, deviation ? select(require(by >= 0, Requirement::deviation), by, 0.0) : by);
       } else if (call.number(arg) != neutral)

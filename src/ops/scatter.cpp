@@ -17,12 +17,6 @@ std::optional<Reduction> accumulated(const OpCall& call) {
   return call.boolean("accumulate") ? std::optional(Reduction::sum) : std::nullopt;
 }
 
-// The operand index_fill writes, -1 where it writes a number.
-int fill_operand(const OpCall& call) {
-  const int at = call.op->schema.find("value");
-  return at >= 0 && call.op->schema.args[static_cast<size_t>(at)].kind == ArgKind::tensor ? call.tensor("value") : -1;
-}
-
 // index[i] stands for dimension dim of self; source (when there is one) has self's shape but that extent.
 std::vector<TensorType> infer_index_write(const OpCall& call) {
   const TensorType &self = call.type("self"), &index = call.type("index");
@@ -33,7 +27,7 @@ std::vector<TensorType> infer_index_write(const OpCall& call) {
     Shape expected = at_least_vector(self.shape);
     expected[dim] = element_count(index.shape);
     if (at_least_vector(call.type("source").shape) != expected) misfit(call, call.type("source"), "source", self);
-  } else if (fill_operand(call) >= 0 && !call.type("value").shape.empty()) {
+  } else if (call.tensor_or_number("value") >= 0 && !call.type("value").shape.empty()) {
     misfit(call, call.type("value"), "value", self);
   }
   return {self};
@@ -85,7 +79,8 @@ void lower_index_add(const OpCall& call, Lowering& lowering) {
 
 void lower_index_fill(const OpCall& call, Lowering& lowering) {
   lower_index_write(lowering, "index_fill", true, {}, [&](OpKernel& k) {
-    if (fill_operand(call) >= 0) return k.load_broadcast(k.read(lowering.input(fill_operand(call))));
+    const int value = call.tensor_or_number("value");
+    if (value >= 0) return k.load_broadcast(k.read(lowering.input(value)));
     return stored_attr(k, call, "value", call.outputs[0].dtype);
   });
 }

@@ -19,10 +19,7 @@ bool out_of_order(const OpCall& call, const Shape& sorted, const Shape& values) 
 }
 
 // The value searched for: a tensor, or a number.
-bool has_values(const OpCall& call) {
-  const int at = call.op->schema.find("self");
-  return call.op->schema.args[static_cast<size_t>(at)].kind == ArgKind::tensor && call.tensor("self") >= 0;
-}
+bool has_values(const OpCall& call) { return call.tensor_or_number("self") >= 0; }
 
 std::vector<TensorType> infer_search(const OpCall& call) {
   const TensorType& sorted = call.type(call.op->schema.find("boundaries") >= 0 ? "boundaries" : "sorted_sequence");

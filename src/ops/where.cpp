@@ -16,8 +16,9 @@ void lower_masked_fill(const OpCall& call, Lowering& lowering) {
   OpKernel k(lowering, call.outputs[0].shape);
   const DType dtype = call.type("self").dtype;
   const Ex x = k.load_broadcast(k.read(lowering.input(0))), mask = k.load_broadcast(k.read(lowering.input(1)));
+  const int tensor = call.tensor_or_number("value");
   const Ex value =
-      call.inputs.size() > 2 ? k.load_broadcast(k.read(lowering.input(2))) : stored_attr(k, call, "value", dtype);
+      tensor >= 0 ? k.load_broadcast(k.read(lowering.input(tensor))) : stored_attr(k, call, "value", dtype);
   k.store(k.write(lowering.output(0)), select(mask, k.cast(value, x.type()), x));
   k.done(kernel_name(call));
 }
@@ -55,10 +56,9 @@ void lower_clamp(const OpCall& call, Lowering& lowering) {
   Pointwise p(call, lowering);
   Ex x = p.arg(0);
   auto bound = [&](std::string_view name, auto apply) {
-    const int at = call.op->schema.find(name);
-    if (at < 0) return;
-    if (call.op->schema.args[static_cast<size_t>(at)].kind == ArgKind::tensor && call.tensor(name) >= 0)
-      x = apply(x, p.kernel.load_broadcast(p.kernel.read(lowering.input(call.tensor(name)))));
+    if (call.op->schema.find(name) < 0) return;
+    if (const int tensor = call.tensor_or_number(name); tensor >= 0)
+      x = apply(x, p.kernel.load_broadcast(p.kernel.read(lowering.input(tensor))));
     else if (!call.is_none(name))
       x = apply(x, p.attr(name));
   };

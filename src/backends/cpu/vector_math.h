@@ -76,6 +76,17 @@ HWY_INLINE hn::Vec<D> power_of_two(D d, VI n) {
   return hn::BitCast(d, hn::ShiftLeft<23>(hn::Add(n, hn::Set(di, 127))));
 }
 
+// p · 2^n of normal numbers, for integral n in [-126, 127].
+template <class D, class V>
+HWY_INLINE V scale_by_one(D d, V p, V n) {
+#if HWY_TARGET == HWY_AVX3
+  (void)d;
+  return V{_mm512_scalef_ps(p.raw, n.raw)};
+#else
+  return hn::Mul(p, power_of_two(d, hn::ConvertTo(IntOf<D>(), n)));
+#endif
+}
+
 // p · 2^n of a normal number that stays one, or infinity: integral n in [-125, 129].
 template <class D, class V>
 HWY_INLINE V scale_normal(D d, V p, V n) {
@@ -200,7 +211,7 @@ template <class D, class V>
 HWY_INLINE V exp_of_normal(D d, V x) {
 #if HWY_TARGET == HWY_AVX3
   const PartedExp<V> e = parted_exp(d, x);
-  return scale_normal(d, e.part, e.power);
+  return scale_by_one(d, e.part, e.power);
 #else
   const SplitPower<V> e = split_power(d, x);
   return hn::Mul(hn::Add(e.part, hn::Set(d, 1.0f)), e.power);
@@ -214,11 +225,7 @@ HWY_INLINE V vector_exp(D d, V x) {
   if (HWY_UNLIKELY(!hn::AllTrue(d, hn::Le(hn::Abs(off), hn::Set(d, 86.0f)))))
     return exp_in_range(d, clamp_keeping_nan(d, off, -104.0f, 89.0f));
   const PartedExp<V> e = parted_exp(d, off);
-#if HWY_TARGET == HWY_AVX3
-  return scale_normal(d, e.part, e.power);
-#else
-  return hn::Mul(e.part, power_of_two(d, hn::ConvertTo(IntOf<D>(), e.power)));
-#endif
+  return scale_by_one(d, e.part, e.power);
 }
 
 template <class D, class V>
