@@ -90,6 +90,30 @@ TEST(Floats, FunctionsOfOne) {
     });
 }
 
+// 1 + erf(x), of which a GELU is made, to 1e-7 of 1; where erf is near −1 most of its digits are in erfc(−x).
+TEST(Floats, SharesOfGelus) {
+  std::vector<float> x = arguments();
+  for (int i = -60000; i <= 60000; ++i) x.push_back(static_cast<float>(i) * 1e-4f);
+  const auto n = static_cast<int64_t>(x.size());
+  KernelBuilder b({n});
+  const Ex in = b.load_broadcast(b.input({DType::f32, {n}}));
+  b.store(b.output({DType::f32, {n}}), 1 + erf(in));
+  const Kernel kernel = b.finish("share");
+  on_every_instruction_set([&] {
+    std::vector<float> out(x.size());
+    void* args[] = {x.data(), out.data()};
+    Loops(kernel, 1).run(args);
+    for (size_t i = 0; i < x.size(); ++i) {
+      const double exact = std::erfc(-static_cast<double>(x[i]));
+      ASSERT_TRUE(std::isnan(exact) ? std::isnan(out[i]) : std::fabs(out[i] - exact) <= 2.4e-7) << x[i];
+      ASSERT_FALSE(out[i] < 0) << x[i];
+      if (x[i] < 0 && x[i] > -2.5f) {
+        ASSERT_NEAR(out[i] / exact, 1, 3e-3) << x[i];
+      }
+    }
+  });
+}
+
 std::vector<float> values(ExprOp op, const std::vector<float>& x, const std::vector<float>& y) {
   const auto n = static_cast<int64_t>(std::max(x.size(), y.size()));
   KernelBuilder b({n});
