@@ -1,6 +1,8 @@
 // Import of IR JSON: document to names to nodes, reporting all problems together.
 #include "graph/import.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <charconv>
 

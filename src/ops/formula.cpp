@@ -1,6 +1,8 @@
 // Broadcasting, scalars, promotion and results of pointwise ops.
 #include "ops/formula.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 

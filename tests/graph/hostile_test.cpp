@@ -1,4 +1,5 @@
 // Calls nobody would write: each gives a graph or an Error, for every op there is.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "base/error.h"

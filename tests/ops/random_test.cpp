@@ -1,5 +1,6 @@
 // Random numbers: every record that draws against an implementation of Philox4x32-10 and of PyTorch's distributions
 // that shares nothing with the kernels; what seeds, runs and states do to them; how they are distributed.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>

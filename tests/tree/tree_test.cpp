@@ -239,6 +239,20 @@ TEST(Tree, FilesOpenWithOneSentence) {
   }
 }
 
+// g++'s precompiled headers bring it along; clang's build has none.
+TEST(Tree, FormatsAreIncludedWhereTheyAreUsed) {
+  const std::regex uses("fmt::(to_string|join|format_to|memory_buffer|formatter)"),
+      includes("#include <fmt/(format|ranges)\\.h>");
+  std::map<std::string, std::string> first;  // file -> where it first uses one
+  std::set<std::string> included;
+  for (const Line& line : all_lines()) {
+    if (std::regex_search(line.text, includes)) included.insert(line.file);
+    if (std::regex_search(without_comment(line.text), uses)) first.emplace(line.file, line.where());
+  }
+  EXPECT_GT(first.size(), 30u);
+  for (const auto& [file, where] : first) EXPECT_TRUE(included.contains(file)) << where;
+}
+
 // Two types of one name in one namespace are one type to the linker, which takes the functions of either.
 TEST(Tree, NoTypeOfOneNamespaceIsInTwoHeaders) {
   const std::regex opens("^namespace ([A-Za-z0-9_:]+) \\{"),

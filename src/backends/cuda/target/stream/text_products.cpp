@@ -1,4 +1,6 @@
 // Which products of a chain are multiplied together, and their call.
+#include <fmt/format.h>
+
 #include "backends/cuda/target/stream/product_text.h"
 #include "backends/cuda/target/stream/text_printer.h"
 #include "base/hash.h"

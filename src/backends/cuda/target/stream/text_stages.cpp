@@ -1,4 +1,6 @@
 // One stage: what it takes from its row of the table, and the call of its function.
+#include <fmt/format.h>
+
 #include "backends/cuda/target/stream/slices.h"
 #include "backends/cuda/target/stream/text_printer.h"
 #include "print/part.h"
