@@ -127,20 +127,25 @@ HWY_INLINE V exp_polynomial(D d, V r) {
 }
 
 #if HWY_TARGET == HWY_AVX3
-// start + r · slope of the polynomial of x whose piece the low five bits of `key` name, in each lane.
+// start + r · slope of the polynomial of x whose piece the low five bits of `key` name, in each lane; r is what `rest`
+// makes of the piece's centre: x less it.
 template <class V>
 struct Piece {
   V r, start, slope;
 };
-template <class D, class V, class VI, size_t rows>
-HWY_INLINE Piece<V> piece_of(D d, const float (&table)[rows][32], VI key, V x) {
+template <class D, class VI, size_t rows, class Rest, class V = hn::Vec<D>>
+HWY_INLINE Piece<V> piece_by(D d, const float (&table)[rows][32], VI key, const Rest& rest) {
   const auto named = [&](size_t row) HWY_ATTR {
     return V{_mm512_permutex2var_ps(hn::Load(d, table[row]).raw, key.raw, hn::Load(d, table[row] + 16).raw)};
   };
-  const V r = hn::Sub(x, named(0));
+  const V r = rest(named(0));
   V slope = named(rows - 1);
   for (size_t row = rows - 2; row > 1; --row) slope = hn::MulAdd(slope, r, named(row));
   return {r, named(1), slope};
+}
+template <class D, class V, class VI, size_t rows>
+HWY_INLINE Piece<V> piece_of(D d, const float (&table)[rows][32], VI key, V x) {
+  return piece_by(d, table, key, [&](V centre) HWY_ATTR { return hn::Sub(x, centre); });
 }
 template <class D, class V, class VI, size_t rows>
 HWY_INLINE V by_pieces(D d, const float (&table)[rows][32], VI key, V x) {

@@ -260,6 +260,21 @@ void copy_few(T* to, const T* from, const BlockCopy& b) {
     for (int c = 0; c < columns; ++c) to[r * b.to_row + c * b.to_column] = from[r * b.from_row + c * b.from_column];
 }
 
+// Dense rows of a few vectors. A store of a whole line's length that is not one line is two: half as long ones where
+// rows begin anywhere.
+template <class T>
+void copy_rows(T* to, const T* from, const BlockCopy& b) {
+  constexpr size_t line = 64, most = most_lanes<T>;
+  const size_t pitch = static_cast<size_t>(b.to_row) * sizeof(T);
+  const bool whole = (reinterpret_cast<uintptr_t>(to) | pitch) % line == 0;
+  const auto each_row = [&](auto lanes) HWY_ATTR {
+    for (int64_t r = 0; r < b.rows; ++r)
+      copy_vectors<decltype(lanes)::value>(to + r * b.to_row, from + r * b.from_row, b.columns);
+  };
+  if (most * sizeof(T) == line && !whole) return each_row(std::integral_constant<size_t, most / 2>());
+  each_row(std::integral_constant<size_t, most>());
+}
+
 template <class T>
 void copy_of(BlockCopy b) {
   T* to = static_cast<T*>(b.to);
@@ -274,11 +289,7 @@ void copy_of(BlockCopy b) {
   if (b.rows >= 4 && b.columns == 2) return copy_few<T, 2>(to, from, b);
   if (b.rows >= 4 && b.columns == 3) return copy_few<T, 3>(to, from, b);
   if (b.rows >= 4 && b.columns == 4) return copy_few<T, 4>(to, from, b);
-  if (dense && is_few<T>(b.columns)) {
-    for (int64_t r = 0; r < b.rows; ++r)
-      copy_vectors<most_lanes<T>>(to + r * b.to_row, from + r * b.from_row, b.columns);
-    return;
-  }
+  if (dense && is_few<T>(b.columns)) return copy_rows(to, from, b);
   if (b.to_column == 1 && b.from_column != 1 && b.from_column != 0 && b.from_row == 1 && b.rows > 1)
     return transpose(to, b.to_row, from, b.from_column, b.rows, b.columns);
   if (b.from_column == 1 && b.to_column != 1 && b.to_row == 1 && b.rows > 1)

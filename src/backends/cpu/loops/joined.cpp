@@ -11,8 +11,8 @@
 namespace npusim::cpu {
 namespace {
 
-constexpr int64_t block_rows = 32;
-int64_t blocks_of(const Joined& j) { return (j.rows + block_rows - 1) / block_rows; }
+constexpr int64_t block_bytes = 16384, most_rows = 64;  // which stay in L1
+int64_t blocks_of(const Joined& j, const Joined::Band& band) { return (band.rows + j.block_rows - 1) / j.block_rows; }
 
 const Access& source(const Piece& p) {
   const Kernel& k = p.kernel;
@@ -45,7 +45,9 @@ Joined::Run run_of(const Piece& p) {
   return {p.kernel.stores[0].access.offset, source(p).offset, source(p).strides.back(), p.kernel.space.back()};
 }
 
-Joined joined(const Piece& p) {
+// Of pieces that are beside one another. The longest run is first and brings the lines; the others find them.
+Joined joined(const std::vector<const Piece*>& beside) {
+  const Piece& p = *beside[0];
   const Access &to = p.kernel.stores[0].access, &from = source(p);
   const std::vector<int64_t>& space = p.kernel.space;
   const size_t planes = space.size() - 2;
@@ -56,9 +58,32 @@ Joined joined(const Piece& p) {
     return std::vector<int64_t>(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(planes));
   };
   j.extents = of_planes(space), j.to_strides = of_planes(to.strides), j.from_strides = of_planes(from.strides);
-  j.rows = space[planes], j.to_row = to.strides[planes], j.from_row = from.strides[planes];
-  j.units = element_count(j.extents) * blocks_of(j);
+  for (const Piece* piece : beside) j.runs.push_back(run_of(*piece));
+  std::sort(j.runs.begin(), j.runs.end(), [](const Joined::Run& a, const Joined::Run& b) {
+    return a.columns != b.columns ? a.columns > b.columns : a.to < b.to;
+  });
+  j.bands = {{j.runs[0].to, j.runs[0].from, from.strides[planes], space[planes]}};
+  for (Joined::Run& run : j.runs) run.to -= j.bands[0].to, run.from -= j.bands[0].from;
+  j.to_row = to.strides[planes];
+  int64_t columns = 0;
+  for (const Joined::Run& run : j.runs) columns += run.columns;
+  j.block_rows = std::clamp<int64_t>(block_bytes / (columns * static_cast<int64_t>(j.bytes)), 1, most_rows);
   return j;
+}
+
+bool differ_in_bands_only(const Joined& a, const Joined& b) {
+  return a.to_arg == b.to_arg && a.from_arg == b.from_arg && a.bytes == b.bytes && a.runs == b.runs &&
+         a.extents == b.extents && a.to_strides == b.to_strides && a.from_strides == b.from_strides &&
+         a.to_row == b.to_row;
+}
+
+// So that a plane is written from its first row to its last.
+void add_bands(std::vector<Joined>& to, Joined&& j) {
+  const auto same =
+      std::find_if(to.begin(), to.end(), [&](const Joined& other) { return differ_in_bands_only(other, j); });
+  if (same == to.end()) return to.push_back(std::move(j));
+  const auto behind = [&](const Joined::Band& band) { return band.to > j.bands[0].to; };
+  same->bands.insert(std::find_if(same->bands.begin(), same->bands.end(), behind), j.bands[0]);
 }
 
 }  // namespace
@@ -76,12 +101,13 @@ std::vector<Joined> join_copies(std::vector<Piece>& pieces) {
         narrow = narrow || pieces[n].kernel.space.back() < lane_block;
       }
     if (beside.size() < 2 || !narrow) continue;
-    Joined j = joined(pieces[i]);
-    for (const size_t n : beside) {
-      taken[n] = 1;
-      j.runs.push_back(run_of(pieces[n]));
-    }
-    found.push_back(std::move(j));
+    std::vector<const Piece*> all;
+    for (const size_t n : beside) taken[n] = 1, all.push_back(&pieces[n]);
+    add_bands(found, joined(all));
+  }
+  for (Joined& j : found) {
+    for (const Joined::Band& band : j.bands) j.blocks += blocks_of(j, band);
+    j.units = element_count(j.extents) * j.blocks;
   }
   size_t left = 0;
   for (size_t i = 0; i < pieces.size(); ++i)
@@ -92,16 +118,20 @@ std::vector<Joined> join_copies(std::vector<Piece>& pieces) {
 
 double cost_of(const Joined& j) {
   constexpr double of_run = 4, of_element = 0.1;
-  double row = 0;
+  double row = 0, rows = 0;
   for (const Joined::Run& run : j.runs) row += of_run + of_element * static_cast<double>(run.columns);
-  return row * static_cast<double>(std::min(j.rows, block_rows));
+  for (const Joined::Band& band : j.bands) rows += static_cast<double>(band.rows);
+  return row * rows / static_cast<double>(j.blocks);
 }
 
 void copy_units(const Joined& j, void* const* args, int64_t first, int64_t last) {
-  const int64_t blocks = blocks_of(j), bytes = static_cast<int64_t>(j.bytes);
+  const auto bytes = static_cast<int64_t>(j.bytes);
   for (int64_t unit = first; unit < last; ++unit) {
-    const int64_t row = unit % blocks * block_rows;
-    int64_t plane = unit / blocks, to = row * j.to_row, from = row * j.from_row;
+    int64_t plane = unit / j.blocks, block = unit % j.blocks;
+    const Joined::Band* band = j.bands.data();
+    for (; block >= blocks_of(j, *band); ++band) block -= blocks_of(j, *band);
+    const int64_t row = block * j.block_rows;
+    int64_t to = band->to + row * j.to_row, from = band->from + row * band->from_row;
     for (size_t d = j.extents.size(); d-- > 0; plane /= j.extents[d]) {
       const int64_t i = plane % j.extents[d];
       to += i * j.to_strides[d], from += i * j.from_strides[d];
@@ -110,9 +140,9 @@ void copy_units(const Joined& j, void* const* args, int64_t first, int64_t last)
       copy_block({.to = static_cast<char*>(args[j.to_arg]) + (to + run.to) * bytes,
                   .from = static_cast<const char*>(args[j.from_arg]) + (from + run.from) * bytes,
                   .to_row = j.to_row,
-                  .from_row = j.from_row,
+                  .from_row = band->from_row,
                   .from_column = run.step,
-                  .rows = std::min(block_rows, j.rows - row),
+                  .rows = std::min(j.block_rows, band->rows - row),
                   .columns = run.columns},
                  j.bytes);
   }

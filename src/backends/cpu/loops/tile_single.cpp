@@ -133,7 +133,8 @@ struct SingleAcos {
 
 struct SingleTan {
   static constexpr ExprOp op = ExprOp::tan;
-  // x = n · π/2 + near + rest, `near` exact by π/2's first digits and |rest| < |x| · 2^-24.
+#if HWY_TARGET == HWY_AVX3
+  // x = n · π/2 + near + n · part, `near` exact.
   struct Turned {
     S anchored, n, near;  // n beside a number that leaves its last bits as they are
   };
@@ -143,34 +144,68 @@ struct SingleTan {
     const S anchored = hn::MulAdd(off, hn::Set(d, 0.636619772f), anchor), n = hn::Sub(anchored, anchor);
     return {anchored, n, hn::NegMulAdd(n, hn::Set(d, 1.57079637051f), off)};
   }
-  // Or so near to a multiple of π/2 that the rest counts more.
+  // Or so near to a multiple of π/2 that more digits of it count.
   static HWY_INLINE hn::Mask<Single> far(S x) {
     const Single d;
     const S size = hn::Abs(x);
-    const auto beside = hn::Lt(hn::Abs(turned(x).near), hn::Mul(size, hn::Set(d, 0x1p-24f)));
+    const auto beside = hn::Lt(hn::Abs(turned(x).near), hn::Mul(size, hn::Set(d, 0x1p-20f)));
     return hn::Or(hn::Gt(size, hn::Set(d, 8192)), beside);
   }
-  // Of the rest by π/2 the tangent u by its series, of which an odd number of quarters makes −1 / u.
+  // Of the rest by π/2 the tangent u by pieces, of which an odd number of quarters makes −1 / u.
   static HWY_INLINE S of(S x) {
     const Single d;
     const hn::RebindToSigned<Single> bits;
     const auto [anchored, n, near] = turned(x);
-    const S part = hn::Set(d, 4.37113882867e-8f), r = hn::MulAdd(n, part, near);
-    const S r_rest = hn::MulAdd(n, hn::Set(d, 1.71512451e-15f), hn::MulAdd(n, part, hn::Sub(near, r)));
-    const S z = hn::MulAdd(r, r, hn::Set(d, 0x1p-50f));
-    const S series = polynomial_of(z, hn::Set(d, 0.0043900581077f), 6.2310704379e-05f, 0.010856703855f, 0.021274361759f,
-                                   0.054061383009f, 0.13332651556f, 0.33333349228f);
-    const S cube = hn::Mul(r, z), cube_rest = hn::MulAdd(r, hn::MulSub(r, r, z), hn::MulSub(r, z, cube));
-    const S rest = hn::MulAdd(cube_rest, series, hn::MulAdd(r_rest, z, r_rest));
-    const S more = hn::MulAdd(cube, series, rest);
-    const S u = hn::Add(r, more), u_rest = hn::Add(hn::Sub(r, u), more), over = near_inverse(d, u);
+    const S sign = hn::And(near, hn::Set(d, -0.0f)), size = hn::Abs(near), turns = hn::Xor(n, sign);
+    const S part = hn::Set(d, 4.37113882867e-8f);
+    const auto key = hn::BitCast(bits, hn::MulAdd(size, hn::Set(d, 39), hn::Set(d, whole_anchor_of_floats)));
+    S r_rest;
+    const auto rest = [&](S centre) HWY_ATTR {
+      const S first = hn::Sub(size, centre), r = hn::MulAdd(turns, part, first);
+      r_rest = hn::MulAdd(turns, part, hn::Sub(first, r));
+      return r;
+    };
+    const Piece<S> piece = piece_by(d, tan_pieces, key, rest);  // its slope less 1
+    const S r = piece.r;
+    const S sum = hn::Add(piece.start, r), lost = hn::Add(hn::Sub(piece.start, sum), r);
+    const S more = hn::MulAdd(piece.slope, r, hn::Add(lost, r_rest));
+    const S u = hn::Add(sum, more), u_rest = hn::Add(hn::Sub(sum, u), more), over = near_inverse(d, u);
     const S left = hn::NegMulAdd(over, u_rest, hn::NegMulAdd(over, u, hn::Set(d, 1)));
     const auto whole = hn::BitCast(bits, anchored);
     const auto odd = hn::RebindMask(d, hn::TestBit(whole, hn::Set(bits, 1)));
-    const S turn = hn::BitCast(d, hn::ShiftLeft<31>(whole));  // the sign where n is odd
+    const S turn = hn::Xor(hn::BitCast(d, hn::ShiftLeft<31>(whole)), sign);  // the sign, where n is odd the other
     const S value = hn::Xor(hn::IfThenElse(odd, hn::MulAdd(over, left, over), u), turn);
     return hn::IfThenElse(hn::Lt(hn::Abs(x), hn::Set(d, 0x1p-14f)), x, value);
   }
+#else
+  static HWY_INLINE hn::Mask<Single> far(S x) { return hn::Gt(hn::Abs(x), hn::Set(Single(), 8192)); }
+  // Of half the rest by π/2 the tangent u, of which 2u / (1 − u²) is the rest's, or −1 over it.
+  static HWY_INLINE S of(S x) {
+    const Single d;
+    const hn::RebindToSigned<Single> bits;
+    const S one = hn::Set(d, 1), half = hn::Set(d, 0.5f);
+    const S anchor = hn::Set(d, 0x1.8p23f);  // of a number beside it the low bits are the whole part
+    const S off = hn::Add(x, hn::Set(d, 0x1p-50f));
+    const S anchored = hn::MulAdd(off, hn::Set(d, 0.636619772f), anchor), n = hn::Sub(anchored, anchor);
+    const S near = hn::NegMulAdd(n, hn::Set(d, 1.57079637051f), off), part = hn::Set(d, 4.37113882867e-8f);  // exact
+    const S step = hn::Mul(n, part), r = hn::Add(near, step), back = hn::Sub(r, near);
+    const S lost = hn::Add(hn::Sub(near, hn::Sub(r, back)), hn::Sub(step, back));
+    const S r_rest = hn::MulAdd(n, hn::Set(d, 1.71512451e-15f), hn::Add(lost, hn::MulSub(n, part, step)));
+    const S h = hn::Mul(r, half), h_rest = hn::Mul(r_rest, half), z = hn::MulAdd(h, h, hn::Set(d, 0x1p-50f));
+    const S series = polynomial_of(z, hn::Set(d, 0.025579973304f), 0.053469281247f, 0.13335934743f, 0.33333291417f);
+    const S more = hn::MulAdd(hn::Mul(h, z), series, hn::MulAdd(h_rest, z, h_rest));
+    const S u = hn::Add(h, more), u_rest = hn::Add(hn::Sub(h, u), more);
+    const Rounded twice = {hn::Add(u, u), hn::Add(u_rest, u_rest)};
+    const S square = hn::MulAdd(u, u, hn::Set(d, 0x1p-50f)), c = hn::Sub(one, square);
+    const S square_rest = hn::MulAdd(twice.value, u_rest, hn::MulSub(u, u, square));
+    const S c_rest = hn::Sub(hn::Sub(hn::Sub(one, c), square), square_rest);
+    const S turn = hn::BitCast(d, hn::ShiftLeft<31>(hn::BitCast(bits, anchored)));  // the sign where n is odd
+    const auto odd = hn::MaskFromVec(hn::BitCast(d, hn::BroadcastSignBit(hn::BitCast(bits, turn))));
+    const Rounded above = {hn::IfThenElse(odd, c, twice.value), hn::IfThenElse(odd, c_rest, twice.rest)};
+    const Rounded below = {hn::IfThenElse(odd, twice.value, c), hn::IfThenElse(odd, twice.rest, c_rest)};
+    return hn::IfThenElse(hn::Lt(hn::Abs(x), hn::Set(d, 0x1p-14f)), x, hn::Xor(quotient(above, below).value, turn));
+  }
+#endif
 };
 
 struct SingleErfc {
