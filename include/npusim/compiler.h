@@ -66,6 +66,11 @@ NPUSIM_API std::vector<std::pair<std::string, bool>> pass_names();
 
 // The operators that can be compiled for a target, for people or as JSON.
 NPUSIM_API std::string describe_ops(const std::string& target, bool json);
+// Throw bad_input for a text that is no JSON object, as an IR has it (with Python's NaN) or any other file: for callers
+// that read it with another reader, too, which may be laxer (keys that are there twice, numbers beyond double's range,
+// depth).
+NPUSIM_API void check_ir_text(const MethodSource& source);
+NPUSIM_API void check_json_text(const JsonSource& source);
 // What an IR file holds and what of it is not supported, for people or as JSON. Throws bad_input for a malformed file.
 NPUSIM_API std::string describe_ir(const MethodSource& source, bool json);
 // Numbers that the program stores in a dtype that makes them infinite: of its kernels and constants, and with `weights`

@@ -22,20 +22,26 @@ using Source = std::tuple<std::string, FilePath, std::string>;  // name, path, J
 
 MethodSource source_of(const Source& source) { return {std::get<0>(source), std::get<1>(source), std::get<2>(source)}; }
 
-CompileOptions make_options(const std::string& target, const std::string& dtype, const std::string& config, bool strict,
+using Document = std::optional<std::tuple<FilePath, std::string>>;  // path or name, JSON
+
+JsonSource source_of(const Document& document) {
+  return document ? JsonSource{std::get<0>(*document), std::get<1>(*document)} : JsonSource{};
+}
+
+CompileOptions make_options(const std::string& target, const std::string& dtype, const Document& config, bool strict,
                             const std::set<std::string>& disabled_fusions, bool fallback,
-                            const std::set<std::string>& force_cpu, const std::string& plan, const std::string& kv_map,
+                            const std::set<std::string>& force_cpu, const Document& plan, const Document& kv_map,
                             std::optional<bool> text, uint64_t max_bytes, uint64_t max_flops) {
   CompileOptions options;
   options.target = target;
   options.dtype = dtype;
-  if (!config.empty()) options.config = {"config", config};
+  options.config = source_of(config);
   options.strict = strict;
   options.disabled_fusions = disabled_fusions;
   options.fallback = fallback;
   options.force_cpu = force_cpu;
-  if (!plan.empty()) options.plan = {"plan", plan};
-  if (!kv_map.empty()) options.kv_map = {"kv_map", kv_map};
+  options.plan = source_of(plan);
+  options.kv_map = source_of(kv_map);
   options.text = text;
   options.budget = {max_bytes, max_flops};
   return options;
@@ -137,9 +143,9 @@ void add_programs(nb::module_& m) {
   using Release = nb::call_guard<Work>;
   nb::class_<Compiled>(m, "Program");
   nb::class_<CompileOptions>(m, "Options");
-  m.def("options", &make_options, nb::arg("target"), nb::arg("dtype"), nb::arg("config"), nb::arg("strict"),
-        nb::arg("disabled_fusions"), nb::arg("fallback"), nb::arg("force_cpu"), nb::arg("plan"), nb::arg("kv_map"),
-        nb::arg("text").none(), nb::arg("max_bytes") = 0, nb::arg("max_flops") = 0);
+  m.def("options", &make_options, nb::arg("target"), nb::arg("dtype"), nb::arg("config").none(), nb::arg("strict"),
+        nb::arg("disabled_fusions"), nb::arg("fallback"), nb::arg("force_cpu"), nb::arg("plan").none(),
+        nb::arg("kv_map").none(), nb::arg("text").none(), nb::arg("max_bytes") = 0, nb::arg("max_flops") = 0);
   m.def("compile", &compile_sources, nb::arg("sources"), nb::arg("options"), nb::arg("progress").none());
   m.def("bisect", &bisect_source, nb::arg("source"), nb::arg("options"), nb::arg("inputs"), nb::arg("weights").none(),
         nb::arg("tolerance").none(), nb::arg("folder").none());
@@ -214,6 +220,14 @@ void add_programs(nb::module_& m) {
   m.def(
       "write_text", [](const std::string& text, const FilePath& path) { save_text(text, path); }, nb::arg("text"),
       nb::arg("path"), Release());
+  m.def(
+      "check_ir_text", [](const Source& source) { check_ir_text(source_of(source)); }, nb::arg("source"));
+  m.def(
+      "check_json_text",
+      [](const FilePath& path, const std::string& text) {
+        check_json_text({path, text});
+      },
+      nb::arg("path"), nb::arg("text"));
   m.def("describe_ops", &describe_ops, nb::arg("target"), nb::arg("json"));
   m.def(
       "describe_ir", [](const Source& source, bool json) { return describe_ir(source_of(source), json); },

@@ -39,7 +39,7 @@ def export(
     return torch_part("torch_export").export(model, args, kwargs, strict=strict, fixed=fixed)
 
 
-def export_llm(model: Any, capacity: int, prefill: Sequence[int] | int = (128,)) -> ExportedText:
+def export_llm(model: Any, capacity: int, prefill: Sequence[int] | int | None = None) -> ExportedText:
     """IR and weights of a causal language model of transformers. See npusim.text_export.export_llm."""
     return torch_part("text_export").export_llm(model, capacity, prefill)
 

@@ -108,7 +108,9 @@ def _listed(name: str, values: Any, expected: str) -> list[Any]:
 
 
 def integers(name: str, values: Any, low: int, high: int) -> list[int]:
-    """A sequence of integers."""
+    """A sequence of integers: a set has no order."""
+    if isinstance(values, (set, frozenset)):
+        raise refused(name, "a sequence of integers", values)
     found = _listed(name, values, "a sequence of integers")
     return [integer(f"{name}[{i}]", value, low, high) for i, value in enumerate(found)]
 

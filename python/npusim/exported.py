@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+import stat
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from . import _core
 from .arguments import integer, mapping, refused, sequence
 from .arguments import path as _path
-from .arguments import text as _text
 from .errors import BadInputError, UsageError
 from .nested import Leaf
 from .weights import Weights, checked_weights, named, open_weights
@@ -58,9 +58,6 @@ class Exported:
         check_held(self.held)
         if not isinstance(self.path, str) or self.path:
             _path("path", self.path)
-        states = self.ir.get("states")
-        for name, output in mapping("ir['states']", {} if states is None else states, "outputs by input").items():
-            _text(f"ir['states'][{name!r}]", output)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Writes ir.json and, if there are weights, model.safetensors into a folder, which is made. The
@@ -203,10 +200,10 @@ def _make_folder(folder: str) -> list[str]:
     return made
 
 
-def json_bytes(name: str, value: Any) -> bytes:
-    """The JSON of a value."""
+def json_bytes(name: str, value: Any, *, numbers_only: bool = False) -> bytes:
+    """The JSON of a value, with NaN and the infinities as Python writes them unless there are only to be numbers."""
     try:
-        return json.dumps(value).encode()
+        return json.dumps(value, ensure_ascii=False, allow_nan=not numbers_only).encode()
     except (TypeError, ValueError, RecursionError) as problem:
         raise UsageError(f"{name}: expected what JSON can say: {problem}") from None
 
@@ -225,50 +222,60 @@ def read_exported(folder: str | os.PathLike[str]) -> Exported | ExportedText:
         return _read_text(to, text, given)
     if not os.path.exists(ir):
         raise BadInputError(f"{to}: expected {IR_FILE} or {TEXT_FILE} in this folder")
-    return Exported(_read(ir), given, ir)
+    return Exported(_read_ir(ir), given, ir)
 
 
 def _read_text(folder: str, path: str, weights: str | None) -> ExportedText:
     text = _read(path)
 
-    def beside(what: str, name: Any) -> dict[str, Any]:
+    def beside(what: str, name: Any, read: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
         if not isinstance(name, str) or not _is_plain(name):
             raise BadInputError(f"{path}: {what}: expected the name of a file beside it, found {json.dumps(name)}")
-        return _read(os.path.join(folder, name))
+        return read(os.path.join(folder, name))
 
     methods, capacity = text.get("methods"), text.get("capacity")
     if not isinstance(methods, dict) or not methods:
         raise BadInputError(f"{path}: methods: expected files by method, found {json.dumps(methods)}")
     if not isinstance(capacity, int) or isinstance(capacity, bool) or capacity < 1:
         raise BadInputError(f"{path}: capacity: expected a number of tokens, found {json.dumps(capacity)}")
-    irs = {name: beside(f"methods: {name}", file) for name, file in methods.items()}
-    return ExportedText(irs, beside("kv_map", text.get("kv_map")), capacity, weights)
+    irs = {name: beside(f"methods: {name}", file, _read_ir) for name, file in methods.items()}
+    return ExportedText(irs, beside("kv_map", text.get("kv_map"), _read), capacity, weights)
 
 
 def file_bytes(path: str | os.PathLike[str]) -> bytes:
     """What a regular file holds: a pipe would be waited for. Raises BadInputError."""
     try:
         if os.path.exists(path) and not os.path.isfile(path):
-            raise BadInputError(f"{os.fspath(path)}: expected a regular file")
+            raise BadInputError(f"{os.fspath(path)}: expected a regular file, found {_kind(os.stat(path).st_mode)}")
         with open(path, "rb") as file:
             return file.read()
     except OSError as error:
         raise BadInputError(f"cannot read {os.fspath(path)}: {error.strerror}") from None
 
 
+def _kind(mode: int) -> str:
+    kinds = {stat.S_ISDIR: "a folder", stat.S_ISFIFO: "a pipe", stat.S_ISSOCK: "a socket"}
+    return next((name for is_one, name in kinds.items() if is_one(mode)), "a device")
+
+
 def file_text(path: str | os.PathLike[str]) -> str:
     """The text of a regular file. Raises BadInputError."""
     try:
-        return file_bytes(path).decode()
+        return file_bytes(path).decode("utf-8-sig")
     except UnicodeDecodeError:
         raise BadInputError(f"{os.fspath(path)}: expected text, found other bytes") from None
 
 
 def _read(path: str) -> dict[str, Any]:
-    try:
-        value = json.loads(file_text(path))
-    except (ValueError, RecursionError) as error:
-        raise BadInputError(f"{path}: {error}") from error
-    if not isinstance(value, dict):
-        raise BadInputError(f"{path}: expected an object")
+    """A file's JSON object, which the core's reader takes."""
+    text = file_text(path)
+    _core.check_json_text(path, text)
+    value: dict[str, Any] = json.loads(text)
+    return value
+
+
+def _read_ir(path: str) -> dict[str, Any]:
+    text = file_text(path)
+    _core.check_ir_text(("main", path, text))
+    value: dict[str, Any] = json.loads(text)
     return value

@@ -56,6 +56,8 @@ def is_op_supported(op: object, target: str = "cpu") -> bool:
         shown = str(op)
     except Exception:  # of a class of the caller's
         raise refused("op", "the name of an operator", op) from None
+    if isinstance(op, (int, float, bytes)) or op is None:
+        raise refused("op", "the name of an operator", op)
     name = shown.removeprefix("torch.ops.").replace("::", ".")
     return (name if name.count(".") != 1 else name + ".default") in known
 

@@ -14,7 +14,7 @@ from .arguments import budget, flag, function, instance, mapping, optional_text,
 from .arguments import path as _path
 from .arguments import text as _text
 from .arrays import as_array
-from .errors import BadInputError, Problem, UsageError
+from .errors import BadInputError, UsageError
 from .exported import Exported, ExportedText, file_text, json_bytes, read_exported
 from .nested import Leaf
 from .torch_parts import torch_part
@@ -264,14 +264,14 @@ def compile(
     held = Held()
     for name, taken in exported_methods(model, args, kwargs).items():
         if isinstance(taken, ExportedText):
-            mapped = mapped or json_bytes("kv_map", taken.kv_map).decode()
+            mapped = mapped or ("kv_map", json_bytes("kv_map", taken.kv_map).decode())
             sources += [(m, m, json_bytes(m, ir).decode()) for m, ir in taken.methods.items()]
             weights, held = taken.weights, taken.held
         elif isinstance(taken, Exported):
             sources.append((name, taken.path or _file_name(name), json_bytes("model", taken.ir).decode()))
             weights = _merged(weights, taken.weights)
             held += taken.held
-            carried[name] = _states(taken.ir)
+            carried[name] = taken.ir.get("states") or {}  # right where the IR is compiled
             arguments[name] = taken.arguments
         else:
             sources.append((name, taken, ""))  # read there, with errors that name it
@@ -279,35 +279,6 @@ def compile(
     handle, seconds, notes = _core.compile(sources, options, progress)
     by_method = {source[0]: source for source in sources}
     return Program(handle, weights, notes, seconds, by_method, carried, arguments, options, held)
-
-
-def _states(ir: Mapping[str, Any]) -> dict[str, str]:
-    """What the IR says that buffers became: inputs, and outputs of their type. Whatever else is wrong in it is found where it
-    is compiled."""
-    states: dict[str, str] = ir.get("states") or {}
-    sides = [ir.get(key) if states else [] for key in ("graph_inputs", "graph_outputs")]
-    if not all(isinstance(side, list) and all(isinstance(one, Mapping) for one in side) for side in sides):
-        return states
-    inputs, outputs = ({one.get("name"): (one.get("dtype"), one.get("shape")) for one in side} for side in sides)
-    problems = []
-    for name, output in states.items():
-        where = f"states['{name}']"
-        if name not in inputs:
-            problems.append(Problem(where, f"expected an input of the graph ({_first(inputs)})"))
-        elif output not in outputs:
-            problems.append(Problem(where, f"expected an output of the graph ({_first(outputs)}), found '{output}'"))
-        elif inputs[name] != outputs[output]:
-            both = ((name, *inputs[name]), (output, *outputs[output]))
-            found = " and ".join(f"'{one}' of {dtype}{shape}" for one, dtype, shape in both)
-            problems.append(Problem(where, f"expected an output of the input's type, found {found}"))
-    if problems:
-        raise BadInputError(problems)
-    return states
-
-
-def _first(names: Mapping[Any, Any]) -> str:
-    listed = [str(name) for name in names]
-    return ", ".join(listed[:8]) + (", …" if len(listed) > 8 else "") if listed else "it has none"
 
 
 def exported_methods(
@@ -329,16 +300,17 @@ def _file_name(method: str) -> str:
     return method.replace("\0", "") or "main"
 
 
-def _json(name: str, document: Mapping[str, Any] | Path_ | None) -> str:
-    """The JSON of options that are given as data or in a file; "": none are."""
+def _json(name: str, document: Mapping[str, Any] | Path_ | None) -> tuple[str, str] | None:
+    """Options that are given as data or in a file: what messages call them, and their JSON."""
     if document is None:
-        return ""
+        return None
     if isinstance(document, Mapping):
-        return json_bytes(name, document).decode()
-    found = file_text(_path(name, document))
+        return name, json_bytes(name, document, numbers_only=True).decode()
+    path = _path(name, document)
+    found = file_text(path)
     if not found.strip():
-        raise BadInputError(f"{name}: {os.fspath(document)}: expected JSON, found an empty file")
-    return found
+        raise BadInputError(f"{name}: {path}: expected JSON, found an empty file")
+    return path, found
 
 
 def _is_methods(model: Any) -> bool:

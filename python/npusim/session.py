@@ -255,7 +255,7 @@ class Session:
 
         def body(position: int) -> None:
             self._handle.run(position, 0)  # no run: inputs go to their devices
-            execute(lambda step: self._handle.run_step(position, step))
+            execute(lambda step: self._handle.run_step(position, integer("step", step, 0, 2**63 - 1)))
             self._handle.run(position, 0)  # outputs come back
 
         return self._with_inputs(self.program.choose_method(method), inputs, body)

@@ -24,13 +24,13 @@ from .writes import Held
 TEXT_FILES = ("tokenizer.json", "generation_config.json", "config.json")
 
 
-def export_llm(model: Any, capacity: int, prefill: Sequence[int] | int = (128,)) -> ExportedText:
+def export_llm(model: Any, capacity: int, prefill: Sequence[int] | int | None = None) -> ExportedText:
     """IR and weights of a causal language model: a prefill for each length, and a decode that takes one token.
 
     model: a causal language model of transformers, or the path of a folder with one, whose tokenizer.json comes along.
     capacity: how many tokens the cache holds.
     prefill: lengths of prompts that are read at once. Shorter ones are padded to them; what is longer than all of them
-        goes on token by token.
+        goes on token by token. None: 128, or the capacity where that is less.
 
     The methods are "prefill" for the first length, "prefill_N" for others, and "decode". Keys and values of layer i are
     the states kv_2i and kv_2i+1 of [1, heads, capacity, size]. Where the model attends to a window or a chunk that is
@@ -40,7 +40,8 @@ def export_llm(model: Any, capacity: int, prefill: Sequence[int] | int = (128,))
     The methods are tried in eager PyTorch first: their logits must be those of the model without a cache. Raises
     UnsupportedError where they are not, and for models without a cache of keys and values by position."""
     capacity = integer("capacity", capacity, 2, 2**31 - 1)
-    lengths = integers("prefill", [prefill] if isinstance(prefill, int) else prefill, 2, capacity)
+    chosen = [min(128, capacity)] if prefill is None else [prefill] if isinstance(prefill, int) else prefill
+    lengths = integers("prefill", chosen, 2, capacity)
     if not lengths or len({*lengths}) < len(lengths):
         raise UsageError(f"prefill: expected different lengths, found {lengths}")
     files: tuple[str, ...] = ()

@@ -319,3 +319,40 @@ def test_tables_of_benchmarks_are_whole(tmp_path, limit, monkeypatch):
     (tmp_path / "link").symlink_to(table)
     write_whole(tmp_path / "link", "new")
     assert table.read_text() == "new" and table.stat().st_mode & 0o777 == 0o640 and (tmp_path / "link").is_symlink()
+
+
+def _said(model):
+    try:
+        session = npusim.Session(npusim.compile(model, dtype="float32"))
+        return str(session.run(*([[0.0, 0.0]] * len(session.program.inputs()))))
+    except npusim.Error as error:
+        return str(error)
+
+
+def test_a_folder_and_its_file_are_read_alike(tmp_path):
+    """Whatever the text is: keys twice, numbers and depths that only one of two readers takes, fields of other kinds."""
+
+    def tensor(name):
+        return {"name": name, "shape": [2], "dtype": "float32"}
+
+    node = {"name": "n", "op_type": "aten.add.Tensor", "inputs": [tensor("x")], "outputs": [tensor("n")], "attrs": {"other": 1}}
+    ir = {"model_name": "m", "graph_inputs": [tensor("x")], "graph_outputs": [tensor("n")], "weights": [], "nodes": [node]}
+    fields = [(ir, key) for key in ir] + [(node, key) for key in node] + [(ir, "states")]
+    values = [None, 1, -1.5, "x", [], [1], [None], {}, {"x": 1}, {"x": []}, {"x": "zz"}, {"zz": "n"}, [[]], True]
+    texts = []
+    for held, key in fields:
+        before = dict(held)
+        for value in values:
+            held[key] = value
+            texts.append(json.dumps(ir))
+        held.clear()
+        held.update(before)
+    text, other = json.dumps(ir), '"other": 1'
+    for new in ("1, " + other, "1e999", "1" * 400, "1" * 5000, "[" * 200 + "1" + "]" * 200, "NaN", "-Infinity", '"\\ud800"', "tru"):
+        texts.append(text.replace(other, f'"other": {new}'))
+    texts += ["", " ", "[]", "1", "\ufeff" + text, text + "x", text[:-1], "\0" + text, text + "\0"]
+    for written in texts:
+        (tmp_path / "ir.json").write_bytes(written.encode("utf-8", "surrogatepass"))
+        assert _said(str(tmp_path)) == _said(str(tmp_path / "ir.json")), written
+    (tmp_path / "ir.json").write_bytes(b"\xff" + text.encode())
+    assert all(isinstance(_said(str(place)), str) for place in (tmp_path, tmp_path / "ir.json"))

@@ -187,9 +187,9 @@ def test_states_of_an_ir_are_its_inputs_and_outputs():
 
     exported = npusim.export(Counter(), (torch.ones(1, 4),))
     for states, where in {
-        ("n", "zz"): "states['n']: expected an output",
-        ("n", "c_next"): "states['n']: expected an output of the input's type, found 'n' of int64[] and 'c_next' of float32[8, 4]",
-        ("zz", "n_next"): "states['zz']: expected an input",
+        ("n", "zz"): "states.n: expected an output of the graph (",
+        ("n", "c_next"): "states.n: expected an output of the input's type, found 'n' of int64[] and 'c_next' of float32[8, 4]",
+        ("zz", "n_next"): "states.zz: expected an input of the graph (",
     }.items():
         exported.ir["states"] = dict([states])
         with pytest.raises(npusim.BadInputError, match=re.escape(where)):

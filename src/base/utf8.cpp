@@ -37,4 +37,11 @@ std::string shortened(std::string_view text, size_t bytes) {
   return std::string(text.substr(0, bytes)) + "…";
 }
 
+std::string without_middle(std::string_view text, size_t bytes) {
+  if (text.size() <= bytes) return std::string(text);
+  size_t end = text.size() - bytes / 4;
+  while (end < text.size() && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) ++end;
+  return shortened(text, bytes - bytes / 4).append(text.substr(end));
+}
+
 }  // namespace npusim

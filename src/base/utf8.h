@@ -17,5 +17,7 @@ CodePoint read_code_point(std::string_view text);
 bool is_utf8(std::string_view text);
 // The text, or where it is longer its first whole code points within `bytes` and "…".
 std::string shortened(std::string_view text, size_t bytes);
+// The text, or where it is longer its beginning and its end, a quarter of `bytes`, and between them "…".
+std::string without_middle(std::string_view text, size_t bytes);
 
 }  // namespace npusim

@@ -150,6 +150,16 @@ std::string describe_ops(const std::string& target, bool json) {
   return json ? json_text(Json{{"target", name}, {"ops", list}}, 2) + "\n" : text;
 }
 
+void check_ir_text(const MethodSource& source) {
+  if (const auto ir = parse_ir(source.json.empty() ? read_file(source.path) : source.json, source.path);
+      !ir.is_object())
+    fail(ErrorKind::bad_input, "{}: expected a JSON object with nodes, found {}", source.path, ir.type_name());
+}
+
+void check_json_text(const JsonSource& source) {
+  source.json.empty() ? read_json_object(source.path) : parse_json_object(source.json, source.path);
+}
+
 std::string describe_ir(const MethodSource& source, bool json) {
   const IrReport report = read_ir(source);
   return json ? json_text(report.json, 2) + "\n" : ir_text(report);

@@ -1,6 +1,8 @@
 // Reading of IR JSON (docs/ir_format.md sections 1-3 and 5) into plain structs.
 #include "graph/document.h"
 
+#include <algorithm>
+
 #include "base/file_kind.h"
 #include "base/json.h"
 #include "kernel/kernel.h"
@@ -214,6 +216,48 @@ struct Reader {
     }
   }
 
+  // Which outputs are the next values of which inputs: of the same type.
+  void states(const IrDocument& document) {
+    const Json* map = member(document.root, {}, "states", false);
+    if (!map || map->is_null()) return;
+    const Path path{nullptr, "states"};
+    if (!map->is_object()) return expected(path, "an object", *map);
+    const auto is_broken = [](const IrTensor& tensor) { return tensor.broken; };
+    for (const auto* side : {&document.inputs, &document.outputs})
+      if (std::any_of(side->begin(), side->end(), is_broken)) return;
+    const auto by_name = [](const std::vector<IrTensor>& tensors) {
+      std::unordered_map<std::string_view, const IrTensor*> found;
+      for (const IrTensor& tensor : tensors) found.emplace(tensor.name, &tensor);
+      return found;
+    };
+    const auto inputs = by_name(document.inputs), outputs = by_name(document.outputs);
+    for (const auto& [name, value] : map->items()) {
+      const Path at{&path, name};
+      if (name.size() > most_name_bytes) {
+        problems.bad(to_string(path), "expected a name, found {}", too_long(name));
+      } else if (!value.is_string() || value.get_ref<const std::string&>().size() > most_name_bytes) {
+        expected(at, "an output's name", value);
+      } else if (const auto input = inputs.find(name); input == inputs.end()) {
+        problems.bad(to_string(at), "expected an input of the graph ({})", names_of(document.inputs));
+      } else if (const auto output = outputs.find(value.get_ref<const std::string&>()); output == outputs.end()) {
+        problems.bad(to_string(at), "expected an output of the graph ({}), found '{}'", names_of(document.outputs),
+                     value.get_ref<const std::string&>());
+      } else if (const IrTensor& one = *input->second, &next = *output->second;
+                 one.dtype != next.dtype || one.type.shape != next.type.shape) {
+        problems.bad(to_string(at), "expected an output of the input's type, found '{}' of {}{} and '{}' of {}{}",
+                     one.name, one.dtype, npusim::to_string(one.type.shape), next.name, next.dtype,
+                     npusim::to_string(next.type.shape));
+      }
+    }
+  }
+
+  static std::string names_of(const std::vector<IrTensor>& tensors) {
+    constexpr size_t most = 8;
+    std::string names;
+    for (size_t i = 0; i < std::min(tensors.size(), most); ++i) names.append(i ? ", " : "").append(tensors[i].name);
+    return tensors.empty() ? "it has none" : tensors.size() > most ? names + ", …" : names;
+  }
+
   void constants(IrDocument& document) {
     const Json* map = member(document.root, {}, "constants", false);
     if (!map || map->is_null()) return;
@@ -267,6 +311,7 @@ IrDocument read_document(std::string_view json, Problems& problems) {
   reader.weight_names(document);
   reader.nodes(document);
   reader.constants(document);
+  reader.states(document);
   return document;
 }
 

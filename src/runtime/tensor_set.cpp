@@ -1,6 +1,7 @@
 // Opening of tensor files, and lookup by name.
 #include "runtime/tensor_set.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <set>
 
@@ -126,16 +127,22 @@ std::shared_ptr<const TensorSet> make_tensors(std::vector<NamedTensor> tensors, 
 }
 
 std::string bare_name(std::string_view name) {
-  std::string bare(name);
-  for (const std::string_view part : {"_orig_mod.", "_fsdp_wrapped_module.", "_checkpoint_wrapped_module."})
-    for (size_t at = 0; (at = bare.find(part, at)) != std::string::npos;) {
-      const bool whole = at == 0 || bare[at - 1] == '.';  // of a component of the name
-      if (whole)
-        bare.erase(at, part.size());
-      else
-        at += part.size();
+  constexpr std::string_view wrappers[] = {"_orig_mod.", "_fsdp_wrapped_module.", "_checkpoint_wrapped_module."};
+  std::string bare;
+  bool begins = true;  // a component of the name
+  while (!name.empty()) {
+    const auto is_next = [&](std::string_view part) { return name.starts_with(part); };
+    const auto wrapper = std::find_if(std::begin(wrappers), std::end(wrappers), is_next);
+    if (begins && wrapper != std::end(wrappers)) {
+      name.remove_prefix(wrapper->size());
+    } else if (begins && bare.empty() && is_next("module.")) {
+      name.remove_prefix(std::string_view("module.").size());
+    } else {
+      begins = name[0] == '.';
+      bare += name[0];
+      name.remove_prefix(1);
     }
-  while (bare.starts_with("module.")) bare.erase(0, std::string_view("module.").size());
+  }
   return bare;
 }
 

@@ -14,6 +14,7 @@
 #include "program/sample.h"
 #include "runtime/npy.h"
 #include "runtime/safetensors.h"
+#include "runtime/tensor_set.h"
 #include "text/tokenizer.h"
 
 namespace npusim {
@@ -90,6 +91,15 @@ TEST(Readers, Safetensors) {
                    joined(n, ",", [](size_t i) { return fmt::format(R"("k{}":"w{}.safetensors")", i, i % 9); }) + "}}",
             n] { EXPECT_EQ(parse_safetensors_index(text, "i").size(), n); };
   });
+}
+
+// Names with what wrappers put into them, again and again.
+TEST(Readers, NamesOfWrappers) {
+  for (const std::string part : {"_orig_mod.", "module.", "_fsdp_wrapped_module.", "a._checkpoint_wrapped_module."})
+    expect_linear(part.c_str(), 100'000, [&](size_t n) {
+      const std::string name = joined(n, "", [&](size_t) { return part; }) + "w";
+      return [name] { EXPECT_TRUE(bare_name(name).ends_with("w")); };
+    });
 }
 
 TEST(Readers, Npy) {
