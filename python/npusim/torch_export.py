@@ -307,6 +307,8 @@ class _Writer:
     def write(self, graph: torch.fx.Graph, made_for: list[str]) -> Exported:
         needed = find_needed(graph)
         refs = self.placeholders(graph, needed)
+        if any(tensor["dtype"].startswith("complex") for tensor in self.inputs):
+            raise UnsupportedError(self.problems)  # complex numbers are pairs of values: an input is none
         for node in graph.nodes:
             if node in needed and node.op not in ("placeholder", "output"):
                 self.graph.add(node, self.program.graph_module)

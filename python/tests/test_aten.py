@@ -348,3 +348,30 @@ def test_a_number_in_a_file_makes_nothing(name, attrs, inputs, shape):
     with pytest.raises(npusim.Error):
         npusim.compile(ir, dtype="float32", max_bytes=10**6)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < before + 10**5  # KiB
+
+
+BACKWARDS = {
+    "convolution": lambda mask: lambda g, x, w: torch.ops.aten.convolution_backward(
+        g, x, w, [4], [1, 1], [1, 1], [1, 1], False, [0, 0], 1, mask
+    ),
+    "layer norm": lambda mask: lambda g, x, w: torch.ops.aten.native_layer_norm_backward(
+        g[:, :3], x, [8], x.mean(-1, keepdim=True), x.var(-1, keepdim=True), x[0, 0, 0], x[0, 0, 1], mask
+    ),
+    "group norm": lambda mask: lambda g, x, w: torch.ops.aten.native_group_norm_backward(
+        g[:, :3].contiguous(), x, x[:, :, 0, 0], x[:, :, 1, 1], x[0, :, 0, 0], 2, 3, 64, 3, mask
+    ),
+}
+
+
+@pytest.mark.parametrize("mask", [[bool(n >> i & 1) for i in range(3)] for n in range(1, 8)])
+@pytest.mark.parametrize("name", BACKWARDS)
+def test_gradients_that_nobody_asks_for_are_left_out(name, mask):
+    def asked(*args):
+        return tuple(one for one, wanted in zip(BACKWARDS[name](mask)(*args), mask, strict=True) if wanted)
+
+    given = randn(2, 4, 8, 8), randn(2, 3, 8, 8), randn(4, 3, 3, 3)
+    want = asked(*given)
+    found = npusim.Session(npusim.compile(Fn(asked), given, dtype="float32")).run(*given)
+    assert len(found) == len(want)
+    for one, other in zip(found.values(), want, strict=True):
+        torch.testing.assert_close(torch.from_numpy(one), other)

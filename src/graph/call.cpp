@@ -71,10 +71,25 @@ std::shared_ptr<const Schema> plugin_schema(const AtenPlugin& plugin, const std:
   return schema;
 }
 
+namespace {
+
+// Of a call: those that its output_mask leaves out, as that of a backward pass may, are none.
+int64_t result_count(const Schema& schema, const Binding& binding) {
+  int64_t count = schema.results;
+  for (size_t i = 0; i < schema.args.size(); ++i)
+    if (const auto* mask = std::get_if<std::vector<bool>>(&binding.attrs[i]);
+        mask && schema.args[i].name == "output_mask" && static_cast<int64_t>(mask->size()) == count)
+      count = std::count(mask->begin(), mask->end(), true);
+  return count;
+}
+
+}  // namespace
+
 Node call_node(const Graph& graph, const Schema& schema, const Binding& binding, const std::vector<ValueId>& outputs) {
-  if (outputs.empty() || (schema.results >= 0 && static_cast<size_t>(schema.results) != outputs.size()))
+  const int64_t results = result_count(schema, binding);
+  if (outputs.empty() || (results >= 0 && static_cast<size_t>(results) != outputs.size()))
     fail(ErrorKind::unsupported, "declares {} results, and a call has them all: {}", outputs.size(),
-         schema.results < 0 ? "at least one" : std::to_string(schema.results));
+         results < 0 ? "at least one" : std::to_string(results));
   CallBuilder b{graph, {}, {}, {}};
   b.kernel.name = b.call.op = schema.name;
   size_t at = 0, list = 0;

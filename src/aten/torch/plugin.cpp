@@ -266,6 +266,16 @@ c10::IValue value_of(const c10::Type& given, const Argument& a, const std::vecto
   }
 }
 
+// Which of the returned values a call asks for: an output_mask says so, where there is one. What it leaves out may be
+// there nevertheless.
+std::vector<int64_t> asked_for(const Handle& handle, size_t returned) {
+  const std::vector<c10::Argument>& arguments = handle.op.schema().arguments();
+  for (size_t i = 0; i < arguments.size(); ++i)
+    if (arguments[i].name() == "output_mask" && handle.arguments[i].integers.size() == returned)
+      return handle.arguments[i].integers;
+  return std::vector<int64_t>(returned, 1);
+}
+
 // Calls it and gives its results, which are as the handle says.
 std::vector<at::Tensor> call(const Handle& handle, const std::vector<at::Tensor>& operands, at::Device device) {
   torch::jit::Stack stack;
@@ -279,11 +289,13 @@ std::vector<at::Tensor> call(const Handle& handle, const std::vector<at::Tensor>
   }
   handle.op.callBoxed(stack);
   std::vector<at::Tensor> results;
-  for (const c10::IValue& value : stack) {
-    if (value.isTensorList())
-      for (const at::Tensor& tensor : value.toTensorVector()) results.push_back(tensor);
+  const std::vector<int64_t> asked = asked_for(handle, stack.size());
+  for (size_t i = 0; i < stack.size(); ++i) {
+    if (!asked[i]) continue;
+    if (stack[i].isTensorList())
+      for (const at::Tensor& tensor : stack[i].toTensorVector()) results.push_back(tensor);
     else
-      results.push_back(value.toTensor());
+      results.push_back(stack[i].toTensor());
   }
   if (results.size() != handle.results.size())
     throw Refusal("expected " + std::to_string(handle.results.size()) + " results, found " +
