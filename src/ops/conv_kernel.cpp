@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "ops/conv.h"
+#include "ops/overlap.h"
 
 namespace npusim {
 namespace {
@@ -290,6 +291,64 @@ void lower_residues(Lowering& lowering, std::string name, const ConvSpec& spec, 
   interleave(lowering, std::move(name), spec, dims, residues, bias, result, g);
 }
 
+// What each image element gives to all it meets, a product over its channels: [n, C, kernel…, in…].
+int spread(Lowering& lowering, std::string name, const ConvSpec& spec, int image, int weight, TensorType result,
+           const Geometry& g) {
+  Shape shape(result.shape.begin(), result.shape.begin() + g.batched + 1), space{g.batch, spec.groups, g.group_out};
+  for (Shape* s : {&shape, &space}) {
+    s->insert(s->end(), g.kernel.begin(), g.kernel.end());
+    s->insert(s->end(), g.in.begin(), g.in.end());
+  }
+  const int to = lowering.temporary({compute_dtype(result.dtype), shape}), rank = static_cast<int>(space.size());
+  const bool contract = is_narrow_float(lowering.type(image).dtype) && is_narrow_float(lowering.type(weight).dtype);
+  if (!contract) space.push_back(g.group_in);
+  OpKernel k(lowering, std::move(space), contract ? 0 : 1);
+  const int image_arg = k.read(image), weight_arg = k.read(weight);
+  const Affine in_channel = k.dim(1) * g.group_in + k.dim(rank);
+  std::vector<Coord> image_at, result_at, weight_at{Coord(in_channel), Coord(k.dim(2))};
+  if (g.batched) image_at.emplace_back(k.dim(0)), result_at.emplace_back(k.dim(0));
+  image_at.emplace_back(in_channel);
+  result_at.emplace_back(k.dim(1) * g.group_out + k.dim(2));
+  for (size_t d = 0; d < 2 * g.spatial; ++d) {
+    const Affine at = k.dim(3 + static_cast<int>(d));
+    result_at.emplace_back(at);
+    (d < g.spatial ? weight_at : image_at).emplace_back(at);
+  }
+  const Ex x = contract ? k.contract(ContractionKind::matmul, {g.group_in}, image_arg, image_at, weight_arg, weight_at)
+                        : k.reduce(Reduction::sum, k.load(image_arg, image_at) * k.load(weight_arg, weight_at));
+  k.store(k.write(to), result_at, x);
+  k.done(std::move(name));
+  return to;
+}
+
+// A transposed convolution of few channels: a direct one would gather all elements that a pixel meets for few products
+// of each, and most of its pixels of a far reach meet none. By multiply-adds, to which an element that is gathered or
+// written and read again is worth a few.
+bool spreads(const Lowering& lowering, const ConvSpec& spec, const Geometry& g, int result) {
+  const bool wide = !is_narrow_float(lowering.type(result).dtype);
+  const double of_gathering = wide ? 8 : 14, of_spreading = wide ? 32 : 80;
+  double places = 1, residues = 1, taps = 1, kernel = 1, in = 1;
+  for (size_t d = 0; d < g.spatial; ++d) {
+    const Residues r = residues_of(spec, g, d);
+    places *= static_cast<double>(r.count), residues *= static_cast<double>(r.residues());
+    taps *= static_cast<double>(r.taps), kernel *= static_cast<double>(g.kernel[d]);
+    in *= static_cast<double>(g.in[d]);
+  }
+  const auto channels = static_cast<double>(g.group_in), out = static_cast<double>(g.group_out);
+  const double direct = places * taps * channels * (residues * out + of_gathering);
+  const double spread = in * kernel * out * (channels + of_spreading);
+  return spread < direct;
+}
+
+void lower_spread(Lowering& lowering, std::string name, const ConvSpec& spec, int image, int weight, int bias,
+                  int result, const Geometry& g) {
+  const int columns = spread(lowering, name + "_spread", spec, image, weight, lowering.type(result), g);
+  std::vector<Window> dims;
+  for (size_t d = 0; d < g.spatial; ++d)
+    dims.push_back({g.out[d], g.kernel[d], spec.stride[d], spec.before[d], spec.dilation[d], g.in[d]});
+  lower_overlap(lowering, std::move(name), dims, columns, bias, result);
+}
+
 }  // namespace
 
 void lower_conv(Lowering& lowering, std::string name, ConvSpec spec, int image, int weight, int bias, int result) {
@@ -300,6 +359,8 @@ void lower_conv(Lowering& lowering, std::string name, ConvSpec spec, int image, 
   const bool dense = std::all_of(spec.stride.begin(), spec.stride.end(), [](int64_t s) { return s == 1; });
   const bool nothing = g.group_in == 0 || element_count(lowering.type(image).shape) == 0 ||
                        element_count(lowering.type(result).shape) == 0 || element_count(g.kernel) == 0;
+  if (!nothing && spreads(lowering, spec, g, result))
+    return lower_spread(lowering, std::move(name), spec, image, weight, bias, result, g);
   if (!dense && !nothing) return lower_residues(lowering, std::move(name), spec, image, weight, bias, result, g);
   // o·1 + tap·dilation, with taps counted from the far end, is where the image element stands.
   for (size_t d = 0; d < g.spatial; ++d) {

@@ -1,9 +1,9 @@
 // Windows of images as columns and back: im2col (unfold) and col2im (fold).
 #include <algorithm>
-#include <numeric>
 
 #include "base/error.h"
 #include "ops/formula.h"
+#include "ops/overlap.h"
 #include "ops/view.h"
 
 namespace npusim {
@@ -97,65 +97,16 @@ std::vector<TensorType> infer_col2im(const OpCall& call) {
   return {{self.dtype, shape}};
 }
 
-// One dimension of an image as the sums of its windows. Element j of window w falls on pixel j·dilation + w·stride,
-// counted from the padding's first one. The pixels that any element falls on are a·dilation + q·stride, each for one
-// a < residues and one q; on each fall the elements a + r·period of the windows q − r·step, for a few r.
-struct Overlap {
-  int64_t residues, period, step;
-  int64_t first, places;  // q runs from `first`
-  int64_t overlaps;       // r
-  bool covers;            // every pixel is one of those
-};
-
-Overlap overlap(const Windows& w, int d) {
-  const int64_t common = std::gcd(w.dilation[d], w.stride[d]);
-  Overlap o{};
-  o.period = w.stride[d] / common;
-  o.step = w.dilation[d] / common;
-  o.residues = std::min(o.period, w.kernel[d]);
-  o.first = -((o.residues - 1) * w.dilation[d] / w.stride[d]);
-  o.places = (w.image[d] - 1 + w.padding[d]) / w.stride[d] + 1 - o.first;
-  o.overlaps = (w.kernel[d] + o.period - 1) / o.period;
-  o.covers = o.residues == w.stride[d];
-  return o;
-}
-
-// Each pixel sums the few elements that fall on it.
 void lower_col2im(const OpCall& call, Lowering& lowering) {
   const Windows w = column_windows(call);
   const TensorType& image = call.outputs[0];
-  const size_t lead = image.shape.size() - 2;
-  const Overlap o[2] = {overlap(w, 0), overlap(w, 1)};
-  Shape columns(image.shape.begin(), image.shape.end() - 2), space = columns;
+  Shape columns(image.shape.begin(), image.shape.end() - 2);
   columns.insert(columns.end(), {w.kernel[0], w.kernel[1], w.out[0], w.out[1]});
-  space.insert(space.end(), {o[0].places, o[0].residues, o[1].places, o[1].residues, o[0].overlaps, o[1].overlaps});
   const int view = lowering.temporary({image.dtype, columns});
   lower_flat(lowering, "view", lowering.input(0), view);
-  const bool covers = o[0].covers && o[1].covers;
-  const int zeros = covers ? -1 : lowering.temporary(image);
-  if (!covers) {
-    OpKernel zero(lowering, image.shape);
-    zero.store(zero.write(zeros), zero.integer(0, scalar_of(image.dtype)));
-    zero.done("zeros");
-  }
-  OpKernel k(lowering, space, 2);
-  const int before = covers ? -1 : k.read(zeros), from = k.read(view);
-  Ex inside = k.integer(1, Scalar::boolean);
-  std::vector<Coord> at = coordinates(identity_coordinates(lead)), to = at, windows;
-  for (int d : {0, 1}) {
-    const int q = static_cast<int>(lead) + 2 * d, r = static_cast<int>(lead) + 4 + d;
-    const Affine place = k.dim(q) + o[d].first, residue = k.dim(q + 1);
-    const Affine element = residue + k.dim(r) * o[d].period, window = place + k.dim(r) * -o[d].step;
-    inside = inside && k.in_bounds(element, w.kernel[d]) && k.in_bounds(window, w.out[d]);
-    at.emplace_back(element);
-    windows.emplace_back(window);
-    to.emplace_back(residue * w.dilation[d] + place * w.stride[d] + (-w.padding[d]));
-  }
-  at.insert(at.end(), windows.begin(), windows.end());
-  const Ex x = k.load(from, at);
-  const Ex sum = k.reduce(Reduction::sum, select(inside, x, k.integer(0, x.type())));
-  k.store(k.write(lowering.output(0), before), to, sum);
-  k.done("col2im");
+  Window dims[2];
+  for (int d : {0, 1}) dims[d] = {w.image[d], w.kernel[d], w.stride[d], w.padding[d], w.dilation[d], w.out[d]};
+  lower_overlap(lowering, "col2im", dims, view, -1, lowering.output(0));
 }
 
 constexpr OpRecord summed(OpRecord record) {
