@@ -137,6 +137,7 @@ class Session:
         self._ports = {
             method: (self.program.inputs(method), self.program.outputs(method)) for method in self.program.methods
         }
+        self._numbers = {name: number for number, name in enumerate(self._ports)}  # of methods
         self._fill_states()
 
     def _settle(self) -> None:
@@ -146,12 +147,12 @@ class Session:
         if self._handle.updates() == self._settled:
             return
         for method in self._begun:
-            self._handle.tear(list(self._ports).index(method), INTERRUPTED)
+            self._handle.tear(self._numbers[method], INTERRUPTED)
         self._torn |= {(method, name) for method in self._begun for name in self._carried[method]}
         self._settled = self._handle.updates()
 
     def _refuse_torn(self, method: str, given: Mapping[str, Any]) -> None:
-        torn = sorted(name for of, name in self._torn if of == method and name not in given)
+        torn = self._torn and sorted(name for of, name in self._torn if of == method and name not in given)
         if torn:
             raise UsageError(
                 f"method '{method}' uses state '{torn[0]}', which a run that failed has left partly updated: reset the "
@@ -294,7 +295,7 @@ class Session:
 
     def step_how(self, method: str, step: int) -> str:
         """Which implementation does a step, for people."""
-        number = list(self._ports).index(self.program.choose_method(method))
+        number = self._numbers[self.program.choose_method(method)]
         return self._handle.step_how(number, integer("step", step, 0, 2**63 - 1))
 
     def _with_inputs(
@@ -323,7 +324,7 @@ class Session:
 
         Raises UsageError where the device has no memory that others can reach, or DLPack no name for it."""
         name = self.program.choose_method(method)
-        number, (takes, gives) = list(self._ports).index(name), self._ports[name]
+        number, (takes, gives) = self._numbers[name], self._ports[name]
         arrays = {info.name: self._handle.device_input(number, i) for i, info in enumerate(takes)}
         return arrays | {info.name: self._handle.device_output(number, i) for i, info in enumerate(gives)}
 
@@ -337,7 +338,7 @@ class Session:
             self._settle()
             self._refuse_torn(name, {})
             self._begun = [name]
-            self._handle.run_on_device(list(self._ports).index(name))
+            self._handle.run_on_device(self._numbers[name])
             self._settled = self._handle.updates()
 
         self._turns.run(work)
@@ -349,7 +350,7 @@ class Session:
         results: Mapping[str, Any],
         body: Callable[[int], None],
     ) -> None:
-        method, (takes, gives) = list(self._ports).index(name), self._ports[name]
+        method, (takes, gives) = self._numbers[name], self._ports[name]
         self._begun = [name]
         follow_torch([*given.values(), *results.values()])
         try:
@@ -424,7 +425,7 @@ class Session:
     ) -> bool:
         """Whether an array is what the port takes, on the GPU where the session has it."""
         gpu = device_of(value)
-        if gpu is None or gpu != self.device or place(list(self._ports).index(method), position) != gpu:
+        if gpu is None or gpu != self.device or place(self._numbers[method], position) != gpu:
             return False
         return (dtype_on_device(value), tuple(value.shape)) == (info.dtype, info.shape)
 
