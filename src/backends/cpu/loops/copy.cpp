@@ -275,6 +275,20 @@ void copy_rows(T* to, const T* from, const BlockCopy& b) {
   each_row(std::integral_constant<size_t, most>());
 }
 
+// As copy_vectors(), of one element.
+template <size_t most, class T>
+HWY_INLINE void fill_vectors(T* to, T value, int64_t n) {
+  const hn::CappedTag<T, most> d;
+  constexpr auto lanes = static_cast<int64_t>(hn::MaxLanes(d));
+  if (n < lanes) {
+    if constexpr (most > 1) fill_vectors<most / 2>(to, value, n);
+    return;
+  }
+  const auto all = hn::Set(d, value);
+  for (int64_t i = 0; i + lanes < n; i += lanes) hn::StoreU(all, d, to + i);
+  hn::StoreU(all, d, to + n - lanes);
+}
+
 template <class T>
 void copy_of(BlockCopy b) {
   T* to = static_cast<T*>(b.to);
@@ -283,6 +297,10 @@ void copy_of(BlockCopy b) {
   if (b.from_row == -1 && b.to_column == 1 && b.rows > 1) {  // the rows from the last to the first
     from += (b.rows - 1) * b.from_row, to += (b.rows - 1) * b.to_row;
     b.from_row = 1, b.to_row = -b.to_row;
+  }
+  if (b.from_row == 0 && b.from_column == 0 && b.to_column == 1) {
+    for (int64_t r = 0; r < b.rows; ++r) fill_vectors<most_lanes<T>>(to + r * b.to_row, *from, b.columns);
+    return;
   }
   const bool dense = b.to_column == 1 && b.from_column == 1;
   if (dense && b.to_row == b.columns && b.from_row == b.columns) return copy_run(to, 1, from, 1, b.rows * b.columns);

@@ -3,6 +3,8 @@
 #include "backends/cpu/loops/joined.h"
 
 #include <algorithm>
+#include <cmath>
+#include <tuple>
 
 #include "backends/cpu/loops/copy.h"
 #include "backends/cpu/loops/tile.h"
@@ -19,33 +21,49 @@ const Access& source(const Piece& p) {
   return k.accesses[static_cast<size_t>(k.exprs[static_cast<size_t>(k.stores[0].expr)].integer)];
 }
 
+bool is_plain(const Access& a) { return a.guards.empty() && a.terms.empty(); }
+const Expr& stored(const Piece& p) { return p.kernel.exprs[static_cast<size_t>(p.kernel.stores[0].expr)]; }
+
+bool stores_rows(const Piece& p) {
+  const Kernel& k = p.kernel;
+  return k.space.size() >= 2 && k.row_dims == 0 && k.stores.size() == 1 && !k.stores[0].accumulate &&
+         is_plain(k.stores[0].access) && k.stores[0].access.strides.back() == 1;
+}
 // Of rows, each one run of elements forth, back or again and again.
 bool copies_rows(const Piece& p) {
+  if (!stores_rows(p) || stored(p).op != ExprOp::load) return false;
   const Kernel& k = p.kernel;
-  if (k.space.size() < 2 || k.row_dims > 0 || k.stores.size() != 1 || k.stores[0].accumulate) return false;
-  if (k.exprs[static_cast<size_t>(k.stores[0].expr)].op != ExprOp::load) return false;
   const Access &to = k.stores[0].access, &from = source(p);
-  const auto plain = [](const Access& a) { return a.guards.empty() && a.terms.empty(); };
-  return plain(to) && plain(from) && to.strides.back() == 1 && std::abs(from.strides.back()) <= 1 &&
+  return is_plain(from) && std::abs(from.strides.back()) <= 1 &&
          k.args[static_cast<size_t>(to.arg)].dtype == k.args[static_cast<size_t>(from.arg)].dtype;
+}
+// Zeros, of which all bits are 0 in any dtype.
+bool clears_rows(const Piece& p) {
+  if (!stores_rows(p) || stored(p).op != ExprOp::constant) return false;
+  return stored(p).number == 0 && !std::signbit(stored(p).number) && stored(p).integer == 0;
 }
 
 template <class List>
 bool same_but_last(const List& a, const List& b) {
   return std::equal(a.begin(), a.end() - 1, b.begin(), b.end() - 1);
 }
+// The first one copies rows.
 bool are_beside(const Piece& a, const Piece& b) {
+  if (!copies_rows(b) && !clears_rows(b)) return false;
   const Access &to = a.kernel.stores[0].access, &other = b.kernel.stores[0].access;
-  return same_but_last(a.begin, b.begin) && same_but_last(a.end, b.end) && to.arg == other.arg &&
-         source(a).arg == source(b).arg && to.strides == other.strides &&
-         same_but_last(source(a).strides, source(b).strides);
+  if (!same_but_last(a.begin, b.begin) || !same_but_last(a.end, b.end) || to.arg != other.arg ||
+      to.strides != other.strides)
+    return false;
+  return clears_rows(b) || (source(a).arg == source(b).arg && same_but_last(source(a).strides, source(b).strides));
 }
 
 Joined::Run run_of(const Piece& p) {
-  return {p.kernel.stores[0].access.offset, source(p).offset, source(p).strides.back(), p.kernel.space.back()};
+  const int64_t to = p.kernel.stores[0].access.offset, columns = p.kernel.space.back();
+  return clears_rows(p) ? Joined::Run{to, 0, 0, columns, true}
+                        : Joined::Run{to, source(p).offset, source(p).strides.back(), columns, false};
 }
 
-// Of pieces that are beside one another. The longest run is first and brings the lines; the others find them.
+// Of pieces that are beside the first one. The longest run is first and brings the lines; the others find them.
 Joined joined(const std::vector<const Piece*>& beside) {
   const Piece& p = *beside[0];
   const Access &to = p.kernel.stores[0].access, &from = source(p);
@@ -60,10 +78,10 @@ Joined joined(const std::vector<const Piece*>& beside) {
   j.extents = of_planes(space), j.to_strides = of_planes(to.strides), j.from_strides = of_planes(from.strides);
   for (const Piece* piece : beside) j.runs.push_back(run_of(*piece));
   std::sort(j.runs.begin(), j.runs.end(), [](const Joined::Run& a, const Joined::Run& b) {
-    return a.columns != b.columns ? a.columns > b.columns : a.to < b.to;
+    return std::tuple(a.zeros, -a.columns, a.to) < std::tuple(b.zeros, -b.columns, b.to);
   });
   j.bands = {{j.runs[0].to, j.runs[0].from, from.strides[planes], space[planes]}};
-  for (Joined::Run& run : j.runs) run.to -= j.bands[0].to, run.from -= j.bands[0].from;
+  for (Joined::Run& run : j.runs) run.to -= j.bands[0].to, run.from -= run.zeros ? 0 : j.bands[0].from;
   j.to_row = to.strides[planes];
   int64_t columns = 0;
   for (const Joined::Run& run : j.runs) columns += run.columns;
@@ -93,10 +111,10 @@ std::vector<Joined> join_copies(std::vector<Piece>& pieces) {
   std::vector<char> taken(pieces.size(), 0);
   for (size_t i = 0; i < pieces.size(); ++i) {
     if (taken[i] || !copies_rows(pieces[i])) continue;
-    std::vector<size_t> beside;
-    bool narrow = false;
-    for (size_t n = i; n < pieces.size(); ++n)
-      if (!taken[n] && copies_rows(pieces[n]) && are_beside(pieces[i], pieces[n])) {
+    std::vector<size_t> beside{i};
+    bool narrow = pieces[i].kernel.space.back() < lane_block;
+    for (size_t n = 0; n < pieces.size(); ++n)
+      if (n != i && !taken[n] && are_beside(pieces[i], pieces[n])) {
         beside.push_back(n);
         narrow = narrow || pieces[n].kernel.space.back() < lane_block;
       }
@@ -136,15 +154,18 @@ void copy_units(const Joined& j, void* const* args, int64_t first, int64_t last)
       const int64_t i = plane % j.extents[d];
       to += i * j.to_strides[d], from += i * j.from_strides[d];
     }
-    for (const Joined::Run& run : j.runs)
+    for (const Joined::Run& run : j.runs) {
+      static constexpr int64_t zero = 0;
+      const char* source = static_cast<const char*>(args[j.from_arg]) + (from + run.from) * bytes;
       copy_block({.to = static_cast<char*>(args[j.to_arg]) + (to + run.to) * bytes,
-                  .from = static_cast<const char*>(args[j.from_arg]) + (from + run.from) * bytes,
+                  .from = run.zeros ? static_cast<const void*>(&zero) : source,
                   .to_row = j.to_row,
-                  .from_row = band->from_row,
+                  .from_row = run.zeros ? 0 : band->from_row,
                   .from_column = run.step,
                   .rows = std::min(j.block_rows, band->rows - row),
                   .columns = run.columns},
                  j.bytes);
+    }
   }
 }
 

@@ -12,6 +12,7 @@ namespace npusim::cpu {
 struct Joined {
   struct Run {
     int64_t to = 0, from = 0, step = 1, columns = 0;  // step: in `from`
+    bool zeros = false;                               // and nothing is read
     bool operator==(const Run&) const = default;
   };
   struct Band {
@@ -27,7 +28,8 @@ struct Joined {
   int64_t blocks = 0, units = 0;  // of a plane, of all
 };
 
-// Takes pieces that are copies and apart only in their columns out of the list; what is apart in its rows then is one.
+// Takes pieces that are copies or zeros and apart only in their columns out of the list; what is apart in its rows then
+// is one.
 std::vector<Joined> join_copies(std::vector<Piece>& pieces);
 double cost_of(const Joined& joined);  // ns of a unit, roughly
 void copy_units(const Joined& joined, void* const* args, int64_t first, int64_t last);
