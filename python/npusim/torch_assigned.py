@@ -58,8 +58,6 @@ class Assigned(NamedTuple):
 def check_assigned(model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Refuses, for strict=True, a model whose forward() assigns buffers: dynamo drops that without a word. It runs once, in
     eager PyTorch, with copies of the buffers and of the arguments."""
-    if not any(module._buffers for module in model.modules()):
-        return
     buffers = {name: value.detach().clone() for name, value in model.named_buffers()}
     held: list[Held] = []
     assigned: list[str] = []
@@ -137,10 +135,15 @@ def _is_outermost_call(model: torch.nn.Module) -> bool:
 def _held(model: torch.nn.Module) -> list[Held]:
     found = []
     for path, module in model.named_modules():
-        buffers, parameters = dict(module._buffers), dict(module._parameters)
+        buffers, parameters = _owned(module)
         versions = {name: _version(value) for name, value in {**buffers, **parameters}.items() if value is not None}
         found.append(Held(path, module, buffers, parameters, versions))
     return found
+
+
+def _owned(module: torch.nn.Module) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Its buffers and its parameters; those of modules of TorchScript are in no dicts."""
+    return dict(module._buffers.items()), dict(module._parameters.items())
 
 
 def _version(value: torch.Tensor) -> int:
@@ -150,7 +153,7 @@ def _version(value: torch.Tensor) -> int:
 def _slots(held: list[Held]) -> list[Slot]:
     found = []
     for one in held:
-        buffers, parameters = one.module._buffers, one.module._parameters
+        buffers, parameters = _owned(one.module)
         for name in dict.fromkeys((*one.buffers, *one.parameters, *buffers, *parameters)):
             was_parameter, is_parameter = name in one.parameters, name in parameters
             before = one.parameters[name] if was_parameter else one.buffers.get(name)
@@ -253,12 +256,21 @@ def raises_in_eager(model: torch.nn.Module, args: Any, kwargs: dict[str, Any]) -
 
 def _eager_run(model: torch.nn.Module, args: Any, kwargs: dict[str, Any], held: list[Held]) -> tuple[list[Any], list[Held]]:
     """What forward() gives and what is in all buffers then, beginning with these; and those that it leaves."""
-    with kept(model), torch.no_grad(), warnings.catch_warnings(action="ignore"):
+    with kept(model), _own_kept(model), torch.no_grad(), warnings.catch_warnings(action="ignore"):
         torch.default_generator.manual_seed(0)
         _give(held)
         args, kwargs = copy.deepcopy((args, kwargs))
         output = model(*args, **kwargs)
         return pytree.tree_leaves((output, dict(model.named_buffers(remove_duplicate=False)))), _held(model)
+
+
+@contextlib.contextmanager
+def _own_kept(model: torch.nn.Module) -> Iterator[None]:
+    held = _held(model)
+    try:
+        yield
+    finally:
+        _give(held)
 
 
 def _copies_of(model: torch.nn.Module) -> list[Held]:
@@ -274,10 +286,21 @@ def _copies_of(model: torch.nn.Module) -> list[Held]:
 def _give(held: list[Held]) -> None:
     """The modules have this."""
     for one in held:
+        if isinstance(one.module, torch.jit.ScriptModule):
+            _give_script(one)
+            continue
         one.module._buffers.clear()
         one.module._buffers.update(one.buffers)
         one.module._parameters.clear()
         one.module._parameters.update(one.parameters)
+
+
+def _give_script(one: Held) -> None:
+    """A module of TorchScript has as many of them as it was made with."""
+    buffers, parameters = _owned(one.module)
+    for name, value in {**one.buffers, **one.parameters}.items():
+        if value is not {**buffers, **parameters}.get(name):
+            setattr(one.module, name, value)
 
 
 def _copy_of(value: torch.Tensor, copies: dict[int, torch.Tensor]) -> Any:

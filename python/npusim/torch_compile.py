@@ -34,6 +34,7 @@ from .torch_foreach import write_one_by_one
 from .torch_graph import Graph, attribute
 from .torch_kernels import AS_EAGERLY
 from .torch_layouts import loses_writes
+from .torch_levels import levels_kept
 from .torch_passes import SPELLED_OUT
 from .torch_ref import Complex, Ref
 from .writes import Written
@@ -91,15 +92,26 @@ def backend(
     )
     _keep_memory(graph)
     try:
-        if loses_writes(graph):
-            raise UnsupportedError("it writes in place where the order or the dtype of memory decides what else is written")
-        run = compiler(graph, inputs)
+        with levels_kept():
+            if loses_writes(graph):
+                raise UnsupportedError("it writes in place where the order or the dtype of memory decides what else is written")
+            run = compiler(graph, inputs)
         return _shared_alike(graph, run, _sharing(inputs) if merged else None)
     except torch._dynamo.exc.TorchDynamoException:  # by which dynamo is told to trace anew, among others
         raise
     except Exception as error:  # whatever AOT autograd refuses, of aliases mostly: eager PyTorch can do the graph
         _leave(graph, error)
-        return graph
+        return _captured(graph)
+
+
+def _captured(graph: torch.fx.GraphModule) -> Callable[..., Any]:
+    """A graph of dynamo's in eager PyTorch."""
+
+    def run(*inputs: Any) -> Any:
+        with levels_kept():
+            return graph(*inputs)
+
+    return run
 
 
 def _keep_memory(graph: torch.fx.GraphModule) -> None:
@@ -219,7 +231,7 @@ def _shared_alike(graph: torch.fx.GraphModule, run: Any, sharing: list[tuple[int
                 " once, where one is written, are left to eager PyTorch: torch._dynamo.reset() captures it anew"
             )
         said = True
-        return graph(*inputs)
+        return _captured(graph)(*inputs)
 
     return checked
 
@@ -314,7 +326,7 @@ class _Compiled:
     def compile(self, ir: dict[str, Any]) -> Program:
         dtype = self.options.get("dtype", _dtype(self.graph))
         source = ("main", "graph", json.dumps(ir))
-        options = _core.options("cpu", dtype, "", False, set(), True, set(), "", "", None)
+        options = _core.options("cpu", dtype, None, False, set(), True, set(), None, None, None)
         with _plain_torch():
             handle, seconds, notes = _core.compile([source], options, None)
         log.info("a graph of %d nodes was compiled in %.3f s", len(ir["nodes"]), seconds["total"])

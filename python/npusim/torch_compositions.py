@@ -354,6 +354,7 @@ COMPOSITIONS: dict[str, Callable[..., Any]] = {
     "aten.fft_fftfreq.default": fftfreq,
     "aten.fft_rfftfreq.default": rfftfreq,
     "aten.view.dtype": view_dtype,
+    "aten._efficientzerotensor.default": torch.zeros,  # as memory that eager PyTorch saves
     "aten._neg_view.default": lambda self: self.neg(),
     "aten.repeat_interleave.Tensor": repeat_interleave,
     "aten.histc.default": histc,

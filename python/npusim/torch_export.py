@@ -37,6 +37,7 @@ from .torch_held import held_by
 from .torch_kept import kept
 from .torch_memory import with_memory
 from .torch_needed import find_needed
+from .torch_packed import traced_with_lengths
 from .torch_passes import prepared
 from .torch_ref import Complex, Ref, Refused
 from .torch_results import without_nan
@@ -87,8 +88,7 @@ def export(
         if args is not None or kwargs is not None or fixed:
             raise UsageError("an ExportedProgram has its arguments already")
         return _of_exported(model)
-    if not isinstance(model, torch.nn.Module):
-        raise UsageError(f"model: expected a torch.nn.Module or an ExportedProgram, found {type(model).__name__}")
+    _check_model(model)
     if args is None and kwargs is None:
         raise UsageError("a torch.nn.Module needs example arguments: args, kwargs")
     if args is not None and not isinstance(args, torch.Tensor):
@@ -104,18 +104,19 @@ def export(
     assigned: dict[str, Assigned] = {}
 
     if strict:
-        with kept(model):
+        with kept(model) as changed:
             check_assigned(model, args, {**given, **held})
+            set_by_forward.update(dict.fromkeys(changed()))
 
-    def once() -> torch.export.ExportedProgram:
-        with kept(model) as changed, _tracing_of(model, args, given, held, strict, assigned):
-            if not strict:  # where dynamo gives forward() values of its own
+    def once(packs: bool = False) -> torch.export.ExportedProgram:
+        with kept(model) as changed, _tracing_of(model, args, given, held, strict, packs, assigned):
+            if not strict:  # which has run it already
                 model.register_forward_hook(lambda *_: set_by_forward.update(dict.fromkeys(changed())))
                 model.register_forward_hook(lambda _model, _args, result: without_nan(result))
             return torch.export.export(model, args, given, strict=strict)
 
     def trace(branches: bool) -> tuple[Exported, str]:
-        program = once() if strict else traced_with_forms(once)
+        program = once() if strict else traced_with_forms(lambda: traced_with_lengths(model, once))
         check_next_run(model, args, {**given, **held}, assigned, moved_states(program))
         return of_program(program, type(model).__name__, branches, assigned, shared), trained_text(program, model)
 
@@ -184,12 +185,14 @@ def _tracing_of(
     kwargs: dict[str, Any],
     held: dict[str, Any],
     strict: bool,
+    packs: bool,
     assigned: dict[str, Assigned],
 ) -> Iterator[None]:
     told_of = dataclasses_told(model, args, kwargs, strict)
     data, assignments = data_known(model, strict), assignments_kept(model, strict, assigned)
     followed = contextlib.nullcontext() if strict else numbers_followed()  # dynamo follows them itself
-    with torch.no_grad(), tracing(), followed, holding(model, held, strict), told_of, data, assignments, _without_graph():
+    known = holding(model, held, strict, packs)
+    with torch.no_grad(), tracing(), followed, known, told_of, data, assignments, _without_graph():
         yield
 
 
@@ -211,6 +214,15 @@ def _asks_for_values(error: BaseException | None) -> bool:
     while error is not None and not isinstance(error, (GuardOnDataDependentSymNode, GuessedWrong)):
         error = error.__cause__ or error.__context__
     return error is not None
+
+
+def _check_model(model: Any) -> None:
+    if not isinstance(model, torch.nn.Module):
+        raise UsageError(f"model: expected a torch.nn.Module or an ExportedProgram, found {type(model).__name__}")
+    if isinstance(model, torch.jit.ScriptModule):
+        what = "is a module of TorchScript, which torch.export does not take: expected the module that it was made of, or what "
+        what += "torch._export.converter.TS2EPConverter(model, args, kwargs).convert().module() is"
+        raise UnsupportedError([Problem(f"model '{type(model).__name__}'", what)])
 
 
 def _check_examples(model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

@@ -15,14 +15,14 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import _disable_current_modes
 
 from .errors import Problem, UnsupportedError
-from .torch_packed import has_packed, packed_form
+from .torch_packed import packed_form
 
 
 @contextlib.contextmanager
-def holding(model: torch.nn.Module, held: dict[str, Any], strict: bool) -> Iterator[None]:
-    """With a forward() that has these keywords already, and in which the lengths of packed sequences are known where they
-    are numbers. strict: what is computed of them is traced, as all else: dynamo sees what it may know."""
-    if not held and (strict or not has_packed(model)):
+def holding(model: torch.nn.Module, held: dict[str, Any], strict: bool, packs: bool) -> Iterator[None]:
+    """With a forward() that has these keywords already, and in which the lengths of sequences that it packs are known where
+    they are numbers. strict: what is computed of them is traced, as all else: dynamo sees what it may know."""
+    if not held and (strict or not packs):
         yield
         return
     before = vars(model).get("forward")

@@ -39,7 +39,9 @@ class _Finder:
     def add_module(self, module: torch.nn.Module, path: str) -> str:
         if id(module) in self.first:
             return self.first[id(module)]
-        self.first[id(module)] = ""
+        self.first[id(module)] = self.script_weight(module)
+        if isinstance(module, torch.jit.ScriptModule):
+            return self.first[id(module)]
         modules = {key: one for key, one in vars(module)[MODULES].items() if one is not None}
         within = {key: name for key, one in modules.items() if (name := self.add_module(one, f"{path}{key}."))}
         found = [*within.values(), *(name for kind in TENSORS for name in self.add_tensors(module, kind, path))]
@@ -49,6 +51,13 @@ class _Finder:
         ]
         self.first[id(module)] = found[0] if found else ""
         return self.first[id(module)]
+
+    def script_weight(self, module: torch.nn.Module) -> str:
+        """A weight in a module of TorchScript, which has them in no dicts: of these there are no places. "": it has none."""
+        if not isinstance(module, torch.jit.ScriptModule):
+            return ""
+        owned = (self.names.get(place_of(value)) for value in (*module.parameters(), *module.buffers()))
+        return next((name for name in owned if name is not None), "")
 
     def add_tensors(self, owner: Any, kind: str, path: str) -> list[str]:
         """The weights that are tensors of a module."""

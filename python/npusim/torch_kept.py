@@ -2,37 +2,158 @@
 
 from __future__ import annotations
 
+import array
 import contextlib
 import types
 from collections import deque
 from collections.abc import Callable, Iterator, MutableMapping
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
-from torch._subclasses import FakeTensor
+
+from .torch_levels import levels_kept
 
 # What tracing changes, or what holds no values of a model.
 OPAQUE = (torch.Tensor, type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, types.MethodType)
 OWN = ("_parameters", "_buffers", "_modules")  # a module's own, whose changes the program has
-WEIGHTS_OF_RNN = "_flat_weights"  # PyTorch's recurrent layers have theirs in a list too
+# What npusim and PyTorch set of a model that they trace.
+HOOKS = ("_forward_hooks", "_forward_pre_hooks")
+TRACED = (".forward", *(f".{hooks}{how}" for hooks in HOOKS for how in ("", "_with_kwargs", "_always_called")))
+WEIGHTS_OF_RNN = ("_flat_weights", "_flat_weight_refs")  # PyTorch's recurrent layers have theirs in lists too
 MADE = 1 << 9  # of a type's flags: it was made while Python ran
-PLAIN = (bool, int, float, str, type(None))
+
+
+def _write_dict(value: MutableMapping[Any, Any], items: dict[Any, Any]) -> None:
+    value.clear()
+    value.update(items)
+
+
+def _write_list(value: Any, items: dict[int, Any]) -> None:
+    value.clear()
+    value.extend(items.values())
+
+
+def _write_set(value: set[Any], items: dict[Any, Any]) -> None:
+    value.clear()
+    value.update(items)
+
+
+def _read_array(value: np.ndarray) -> dict[Any, Any]:
+    return dict(enumerate(value.flat)) if value.dtype.hasobject else {"": value.tobytes()}
+
+
+def _write_array(value: np.ndarray, items: dict[Any, Any]) -> None:
+    if value.dtype.hasobject:
+        for at, element in items.items():
+            value.flat[at] = element
+    elif len(items[""]) == value.nbytes and value.flags.writeable:
+        value[...] = np.frombuffer(items[""], value.dtype).reshape(value.shape)
+
+
+def _write_numbers(value: array.array[Any], items: dict[Any, Any]) -> None:
+    del value[:]
+    value.frombytes(items[""])
+
+
+def _write_bytes(value: bytearray, items: dict[Any, Any]) -> None:
+    value[:] = items[""]
+
+
+def _read_cell(value: types.CellType) -> dict[Any, Any]:
+    """Of a function's closure; nothing where it has no value yet."""
+    try:
+        return {"": value.cell_contents}
+    except ValueError:
+        return {}
+
+
+def _write_cell(value: types.CellType, items: dict[Any, Any]) -> None:
+    if items:
+        value.cell_contents = items[""]
+    else:
+        del value.cell_contents
+
+
+def _read_class(value: type) -> dict[Any, Any]:
+    return {name: held for name, held in vars(value).items() if not name.startswith("__") and name != "_abc_impl"}
+
+
+def _write_class(value: type, items: dict[Any, Any]) -> None:
+    now = _read_class(value)
+    for name in now.keys() - items.keys():
+        type.__delattr__(value, name)
+    for name, held in items.items():
+        if name not in now or now[name] is not held:
+            type.__setattr__(value, name, held)
+
+
+def _slots(value: Any) -> dict[str, Any]:
+    """The descriptors of the attributes that an object has outside a dict."""
+    return {
+        name: slot
+        for kind in _classes(value)
+        for name, slot in vars(kind).items()
+        if isinstance(slot, types.MemberDescriptorType) and not name.startswith("__")
+    }
+
+
+def _read_slots(value: Any) -> dict[Any, Any]:
+    found = {}
+    for name, slot in _slots(value).items():
+        with contextlib.suppress(AttributeError):
+            found[name] = slot.__get__(value)
+    return found
+
+
+def _write_slots(value: Any, items: dict[Any, Any]) -> None:
+    for name, slot in _slots(value).items():
+        if name in items:
+            slot.__set__(value, items[name])
+        else:
+            with contextlib.suppress(AttributeError):
+                slot.__delete__(value)
+
+
+# How what a container holds is read and put back, and whether its name is told.
+CONTAINERS: tuple[tuple[Any, tuple[Any, Any, bool]], ...] = (
+    (MutableMapping, (lambda value: dict(value.items()), _write_dict, False)),
+    ((list, deque), (lambda value: dict(enumerate(value)), _write_list, True)),
+    (set, (dict.fromkeys, _write_set, True)),
+    (np.ndarray, (_read_array, _write_array, True)),
+    (bytearray, (lambda value: {"": bytes(value)}, _write_bytes, True)),
+    (array.array, (lambda value: {"": value.tobytes()}, _write_numbers, True)),
+)
+CELL = (_read_cell, _write_cell, True)
+CLASS = (_read_class, _write_class, False)
+SLOTS = (_read_slots, _write_slots, False)
+
+
+class Noted(NamedTuple):
+    """A container as it was: how what it holds is read by keys, and put back."""
+
+    where: str
+    value: Any
+    items: dict[Any, Any]
+    read: Callable[[Any], dict[Any, Any]]
+    write: Callable[[Any, dict[Any, Any]], None]
+    whole: bool  # whether its name is told, and not those of its items
 
 
 class Kept:
-    """Everything that can be reached from a model, as it is now."""
+    """Everything that can be reached from a model, as it is now: what its modules and objects hold, what these hold, the
+    attributes of their classes and what their functions have from around them. No globals."""
 
     def __init__(self, model: torch.nn.Module) -> None:
-        self.dicts: list[tuple[str, MutableMapping[Any, Any], dict[Any, Any]]] = []  # where, what, and its items
-        self.lists: list[tuple[str, Any, list[Any]]] = []
-        self.sets: list[tuple[set[Any], set[Any]]] = []
+        self.noted: list[Noted] = []
         self.tensors: list[tuple[torch.Tensor, int, torch.Tensor]] = []  # no weights: with a version and a copy
-        self.seen: set[int] = set()
+        self.classes: set[type] = set()
+        self.seen: dict[int, Any] = {}  # by identity
         waiting: list[tuple[str, Any]] = [("", model)]
         while waiting:
             where, value = waiting.pop()
             if id(value) not in self.seen:
-                self.seen.add(id(value))
+                self.seen[id(value)] = value
                 waiting += self.add(where, value)
 
     def add(self, where: str, value: Any) -> list[tuple[str, Any]]:
@@ -40,55 +161,51 @@ class Kept:
         if isinstance(value, torch.Tensor) and not isinstance(value, torch.nn.Parameter) and not value.is_inference():
             self.tensors.append((value, value._version, value.detach().clone()))
         if isinstance(value, types.MethodType):
-            return [(where, value.__self__)]
+            return [(where, value.__self__), (where, value.__func__)]
         if isinstance(value, types.FunctionType) and not _is_of_the_machine(value):
-            return [(where, held) for cell in value.__closure__ or () for held in _contents(cell)]
+            cells = zip(value.__code__.co_freevars, value.__closure__ or ())
+            return [found for name, cell in cells for found in self.note(f"{name} of {where or value.__name__}", cell, *CELL)]
         if isinstance(value, OPAQUE):
-            return []
-        if isinstance(value, MutableMapping):
-            items = dict(value.items())
-            self.dicts.append((where, value, items))
-            weights = where.endswith(("._parameters", "._buffers"))  # tracing has others in their place
-            return [] if weights else [(_of(where, key), element) for key, element in items.items()]
-        if isinstance(value, (list, deque)):
-            self.lists.append((where, value, list(value)))
-            return [(f"{where}[{i}]", element) for i, element in enumerate(value)]
-        if isinstance(value, set):
-            self.sets.append((value, set(value)))
             return []
         if isinstance(value, tuple):
             return [(f"{where}[{i}]", element) for i, element in enumerate(value)]
+        found = []
+        for kind, how in CONTAINERS:
+            if isinstance(value, kind):
+                held = self.note(where, value, *how)
+                found += [] if where.endswith(("._parameters", "._buffers")) else held  # tracing has others in their place
+        return found if _is_of_the_machine(value) else found + self.note_object(where, value)
+
+    def note_object(self, where: str, value: Any) -> list[tuple[str, Any]]:
         held = getattr(value, "__dict__", None)
-        return [(where, held)] if isinstance(held, dict) and not _is_of_the_machine(value) else []
+        found = [(where, held)] if isinstance(held, dict) else []
+        for kind in _classes(value):
+            if kind not in self.classes:
+                self.classes.add(kind)
+                found += self.note(kind.__name__, kind, *CLASS)
+        return found + self.note(where, value, *SLOTS)
+
+    def note(self, where: str, value: Any, read: Any, write: Any, whole: bool) -> list[tuple[str, Any]]:
+        items = read(value)
+        self.noted.append(Noted(where, value, items, read, write, whole))
+        return [(where if whole and not isinstance(key, int) else _of(where, key), one) for key, one in items.items()]
 
     def changed(self) -> list[str]:
-        """Attributes that hold what is being traced, and did not, and those that had another number, truth or text."""
-        found = [
-            _of(where, key)
-            for where, value, items in self.dicts
-            if not where.endswith(OWN)
-            for key, element in value.items()
-            if (key not in items or items[key] is not element) and key != WEIGHTS_OF_RNN
-            if _is_traced(element) or (key in items and _is_other(items[key], element))
-        ]
-        for where, value, elements in self.lists:
-            if len(value) != len(elements) or any(a is not b for a, b in zip(value, elements)):
-                found += [where] if any(map(_is_traced, value)) and not where.endswith(WEIGHTS_OF_RNN) else []
-        return [name.removeprefix(".") for name in found]
+        """What is not as it was, but weights and buffers, by names."""
+        found: list[str] = []
+        for where, value, items, read, _, whole in self.noted:
+            if where.endswith((*OWN, *WEIGHTS_OF_RNN)) or where in TRACED:
+                continue
+            now = read(value)
+            others = [key for key in {**items, **now} if key not in WEIGHTS_OF_RNN and _differ(items, now, key)]
+            found += ([where] if others else []) if whole else [_of(where, key) for key in others]
+        return [name.removeprefix(".") for name in dict.fromkeys(found) if name not in TRACED]
 
     def put_back(self) -> None:
-        for _, value, items in self.dicts:
-            if list(value) != list(items) or any(value[key] is not element for key, element in items.items()):
-                value.clear()
-                value.update(items)
-        for _, listed, elements in self.lists:
-            if len(listed) != len(elements) or any(a is not b for a, b in zip(listed, elements)):
-                listed.clear()
-                listed.extend(elements)
-        for value, elements in self.sets:
-            if value != elements:
-                value.clear()
-                value.update(elements)
+        for _, value, items, read, write, _ in self.noted:
+            now = read(value)
+            if len(now) != len(items) or not all(map(_is_identical, (*now, *now.values()), (*items, *items.values()))):
+                write(value, items)
         with torch.no_grad():
             for tensor, version, copy in self.tensors:
                 if tensor._version != version and tensor.shape == copy.shape:
@@ -101,12 +218,9 @@ def _of(where: str, key: Any) -> str:
     return f"{inner}.{key}" if isinstance(key, str) and key.isidentifier() or inner != where else f"{where}[{key!r}]"
 
 
-def _contents(cell: types.CellType) -> list[Any]:
-    """Of a function's closure; nothing where it has no value yet."""
-    try:
-        return [cell.cell_contents]
-    except ValueError:
-        return []
+def _classes(value: Any) -> list[type]:
+    """The classes of an object that are a model's."""
+    return [kind for kind in type(value).__mro__ if not _is_of_the_machine(kind)]
 
 
 def _is_of_the_machine(value: Any) -> bool:
@@ -114,27 +228,50 @@ def _is_of_the_machine(value: Any) -> bool:
     no module has a name, as by exec(), is said to be of builtins."""
     if isinstance(value, torch.nn.Module):
         return False
-    of = value if isinstance(value, types.FunctionType) else type(value)
+    of = value if isinstance(value, (types.FunctionType, type)) else type(value)
     module = (of.__module__ or "builtins").partition(".")[0]
     if module == "builtins":
         return isinstance(of, type) and not of.__flags__ & MADE
     return module in ("logging", "threading", "_thread", "functools", "torch")
 
 
-def _is_other(before: Any, now: Any) -> bool:
-    return type(now) in PLAIN and (type(before) is not type(now) or before != now)
+def _is_identical(one: Any, other: Any) -> bool:
+    """Whether they are one thing; places and bytes are made anew when they are read."""
+    return one is other or (type(one) in (int, bytes) and type(one) is type(other) and one == other)
 
 
-def _is_traced(value: Any) -> bool:
-    return any(isinstance(leaf, FakeTensor) for leaf in torch.utils._pytree.tree_leaves(value))
+def _differ(before: dict[Any, Any], now: dict[Any, Any], key: Any) -> bool:
+    return key not in before or key not in now or _is_other(before[key], now[key])
+
+
+def _is_other(before: Any, now: Any, within: tuple[Any, ...] = ()) -> bool:
+    """Whether a run that begins with the one could differ from one that begins with the other. What a container that stays
+    holds is no matter of its own: it is noted too."""
+    if before is now or any(before is one for one in within):
+        return False
+    if type(before) is not type(now) or isinstance(now, (torch.Tensor, type, types.FunctionType)):
+        return True
+    within = (*within, before)
+    if isinstance(now, np.ndarray):
+        return before.dtype != now.dtype or before.shape != now.shape or before.tobytes() != now.tobytes()
+    if isinstance(now, (list, tuple, deque)):
+        return len(before) != len(now) or any(_is_other(a, b, within) for a, b in zip(before, now, strict=True))
+    if isinstance(now, MutableMapping):
+        return list(before) != list(now) or any(_is_other(before[key], now[key], within) for key in now)
+    parts = [] if _is_of_the_machine(now) else [getattr(one, "__dict__", {}) | _read_slots(one) for one in (before, now)]
+    if any(parts):  # not by what it is equal to, which may ask for values that are being traced
+        return _is_other(*parts, within)
+    with contextlib.suppress(Exception):
+        return not (before == now or (before != before and now != now))
+    return True
 
 
 @contextlib.contextmanager
 def kept(model: torch.nn.Module) -> Iterator[Callable[[], list[str]]]:
-    """Puts everything back at the end, the generator of random numbers too. Gives a function that says, while forward() has
-    just been traced, which attributes hold what it computed."""
+    """Puts everything back at the end, the generator of random numbers too, and leaves what was entered. Gives a function that
+    says, while forward() has just been traced, what it set."""
     before = Kept(model)
-    with torch.random.fork_rng(devices=[]):
+    with torch.random.fork_rng(devices=[]), levels_kept():
         try:
             yield before.changed
         finally:

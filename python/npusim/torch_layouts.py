@@ -129,7 +129,7 @@ def loses_writes(graph: torch.fx.GraphModule) -> bool:
         return False
     mode = next((value.fake_mode for value in examples if isinstance(value, FakeTensor)), contextlib.nullcontext())
     orders = _Orders()
-    with mode, torch.no_grad(), orders:
+    with mode, orders:  # with gradients as it was captured: without, torch.func finds none
         given = [value.detach() if isinstance(value, torch.Tensor) else value for value in examples]  # a call may turn them
         torch.fx.Interpreter(graph).run(*given)
     shows = orders.addressed or bool(names & SHOWING)

@@ -7,17 +7,35 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, _VF
 
 from .errors import Problem, UnsupportedError
 
+Result = TypeVar("Result")
+
 
 def has_packed(model: torch.nn.Module) -> bool:
     """Whether it has layers that take packed sequences."""
     return any(isinstance(module, torch.nn.RNNBase) for module in model.modules())
+
+
+class Packs(BaseException):
+    """Ends a trace that is to begin again, with lengths known: a model that catches what it raises must not go on."""
+
+
+def traced_with_lengths(model: torch.nn.Module, trace: Callable[[bool], Result]) -> Result:
+    """What a function traces, which is told whether the model packs sequences."""
+    try:
+        return trace(has_packed(model))
+    except Packs:
+        return trace(True)
+
+
+def packs(call: Any) -> bool:
+    return call in (_VF._pack_padded_sequence, _VF._pad_packed_sequence)
 
 
 def packed_form(call: Any) -> Callable[..., Any] | None:

@@ -37,7 +37,7 @@ TYPED = ("<stdin", "<ipython", "<python-input", "<console")  # code of no file t
 
 def trained_text(program: torch.export.ExportedProgram, model: torch.nn.Module) -> str:
     """The warning for a model in train() whose program would behave as in training; "" where there is nothing to say."""
-    names = {name for name, module in model.named_modules() if module.training}
+    names = {name for name, module in model.named_modules() if getattr(module, "training", False)}  # a frozen one has none
     found: dict[str, None] = {}
     for node in program.graph.nodes:
         does = _trains(node)

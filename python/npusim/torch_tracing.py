@@ -20,14 +20,14 @@ from .torch_alike import Alike
 from .torch_arithmetic import replaced
 from .torch_branches import CHOOSING, places_noted
 from .torch_kernels import with_eager_results
-from .torch_levels import without_level
+from .torch_levels import levels_kept, without_level
+from .torch_packed import Packs, packs
 
 
 @contextlib.contextmanager
 def tracing() -> Iterator[None]:
     """Without what the tracer says of itself, without nn.MultiheadAttention's one operator for all it does, and without
     nn.Transformer's look at the numbers of a mask: it only chooses between the mask and a name for it."""
-    depth = torch._C._functorch.get_dynamic_layer_stack_depth()
     fast = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
     look = torch.nn.modules.transformer._detect_is_causal_mask
@@ -42,11 +42,10 @@ def tracing() -> Iterator[None]:
         vmap = replaced(torch._functorch.vmap, "_remove_batch_dim", without_level)
         # How many a mask chooses that stands beside other indices is a symbol that nothing binds: they say it too.
         unbound = torch.fx.experimental._config.patch(soft_pending_unbacked_not_found_error=True)
-        with warnings.catch_warnings(action="ignore"), vmap, chain, unbound, Alike():
+        with levels_kept(), warnings.catch_warnings(action="ignore"), vmap, chain, unbound, Alike():
             with _ctc_loss_known(), with_eager_results(), _errors_caught():
                 yield
     finally:
-        torch._C._functorch.pop_dynamic_layer_stack_and_undo_to_depth(depth)  # of what ended within one
         for logger, level in zip(loggers, levels, strict=True):
             logger.setLevel(level)
         torch.nn.modules.transformer._detect_is_causal_mask = look
@@ -154,6 +153,8 @@ class _Data(TorchFunctionMode):
             return args[0].detach()
         if call == torch.Tensor.data.__set__:  # type: ignore[attr-defined]
             return self.set(*args)
+        if packs(call):  # of lengths that nobody knows yet
+            raise Packs
         if call is torch._C._nn.one_hot:
             named = {**dict(zip(("tensor", "num_classes"), args)), **(kwargs or {})}
             if named.pop("num_classes", -1) == -1:

@@ -7,7 +7,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 from torch import nn
-from torch.nn.utils.rnn import pack_padded_sequence, pack_sequence, pad_packed_sequence
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pack_sequence, pad_packed_sequence, pad_sequence, unpack_sequence
 
 
 class Net(nn.Module):
@@ -84,3 +84,59 @@ def test_lengths_that_are_an_argument():
     torch.testing.assert_close(torch.from_numpy(found), model(x, lengths).detach(), rtol=1e-4, atol=1e-5)
     with pytest.raises(npusim.UnsupportedError, match="lengths are not known.*fixed"):
         npusim.export(model, (x, lengths))
+
+
+class Packs(nn.Module):
+    """Packs its arguments, sequences, without any layer that takes packed ones, unless there is one between."""
+
+    def __init__(self, seed, lengths):
+        super().__init__()
+        self.seed, self.lengths, self.linear = seed, torch.tensor(lengths), nn.Linear(3, 3)
+        self.between = nn.GRU(3, 3) if seed % 4 == 0 else None
+
+    def packed(self, rng, sequences):
+        ways = [
+            lambda padded, first: ([len(one) for one in sequences], padded),
+            lambda padded, first: (torch.tensor([one.shape[0] for one in sequences]), padded),
+            lambda padded, first: (torch.as_tensor([one.size(0) for one in sequences], dtype=torch.int32), padded),
+            lambda padded, first: (self.lengths, padded * 2),
+            lambda padded, first: (torch.stack([torch.tensor(len(one)) for one in sequences]), padded),
+        ]
+        if rng.random() < 0.3:
+            return pack_sequence(sequences, enforce_sorted=False)
+        first = rng.random() < 0.5
+        lengths, padded = rng.choice(ways)(pad_sequence(sequences, batch_first=first), first)
+        return pack_padded_sequence(padded, lengths, batch_first=first, enforce_sorted=False)
+
+    def forward(self, *sequences):
+        rng = random.Random(self.seed)
+        packed = self.packed(rng, sequences)
+        data = self.linear(packed.data).tanh()
+        fields = (packed.batch_sizes, packed.sorted_indices, packed.unsorted_indices)
+        packed = PackedSequence(data, *fields) if rng.random() < 0.5 else packed._replace(data=data)
+        packed = packed if self.between is None else self.between(packed)[0]
+        how = rng.randrange(3)
+        if how == 0:
+            return unpack_sequence(packed)
+        return pad_packed_sequence(packed, batch_first=how == 1), packed.data
+
+
+@pytest.mark.filterwarnings("ignore:the program is made for")
+@pytest.mark.parametrize("seed", range(16))
+def test_sequences_that_are_arguments(seed):
+    rng = random.Random(seed)
+    torch.manual_seed(seed)
+    lengths = [rng.randrange(1, 6) for _ in range(rng.randrange(1, 5))]
+    agree(Packs(seed, lengths), *(torch.randn(length, 3) for length in lengths))
+
+
+def test_lengths_that_nobody_knows():
+    class Model(nn.Module):
+        def forward(self, x, lengths):
+            try:
+                return pack_padded_sequence(x, lengths, enforce_sorted=False).data
+            except RuntimeError:  # which no second trace is
+                return x
+
+    with pytest.raises(npusim.UnsupportedError, match="lengths are not known.*fixed"):
+        npusim.export(Model(), (torch.randn(3, 2, 4), torch.tensor([2, 3])))

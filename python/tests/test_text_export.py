@@ -137,9 +137,11 @@ def test_what_is_refused():
     model = transformers.AutoModelForCausalLM.from_config(config).eval()
     with pytest.raises(npusim.UnsupportedError, match=r"frequencies \(dynamic\) .* expected a capacity of at most 24"):
         npusim.export_llm(model, 25, prefill=8)
-    for wrong in ([], [8, 8], [64], [1], ["8"], 1.5, None):
+    for wrong in ([], [8, 8], [64], [1], ["8"], 1.5, {8, 4}):
         with pytest.raises(npusim.UsageError):
             npusim.export_llm(make("llama"), 32, prefill=wrong)
+    text = npusim.export_llm(make("llama"), 12)  # of no length that was asked for: one that fits
+    assert text.methods["prefill"]["graph_inputs"][0]["shape"] == [1, 12]
 
 
 OPT = {"vocab_size": 99, "hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "ffn_dim": 32}
