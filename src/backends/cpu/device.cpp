@@ -16,6 +16,7 @@
 #include "backends/cpu/memory.h"
 #include "backends/cpu/order/order.h"
 #include "backends/cpu/product/distances.h"
+#include "backends/cpu/product/packed_weight.h"
 #include "backends/cpu/product/wide.h"
 #include "backends/cpu/window/resample.h"
 #include "backends/cpu/window/window.h"
@@ -88,8 +89,8 @@ struct ReadyStep {
 
 class CpuSegment : public Segment {
  public:
-  CpuSegment(const StepRange& range, std::vector<ReadyStep> steps, int threads)
-      : range_(range), steps_(std::move(steps)), threads_(threads) {
+  CpuSegment(const StepRange& range, std::vector<ReadyStep> steps, const Context& context)
+      : range_(range), steps_(std::move(steps)), threads_(context.threads), runs_(context.inputs->run) {
     size_t scratch = 0;
     for (const ReadyStep& ready : steps_) scratch = std::max(scratch, ready.choice.step->scratch_bytes());
     scratch_ = std::make_unique<HostBuffer>(scratch);
@@ -97,6 +98,7 @@ class CpuSegment : public Segment {
   }
   void enqueue() override {
     begun_ = 0;
+    ++*runs_;
     with_team(threads_, [this] {
       for (size_t i = 0; i < steps_.size(); ++i) {
         check_cancelled();
@@ -108,6 +110,7 @@ class CpuSegment : public Segment {
   size_t begun() const override { return begun_; }
   void enqueue_step(size_t step) override {
     const size_t i = step - range_.first;
+    ++*runs_;
     with_team(threads_, [this, i] { run(i); });
   }
   StepInfo step_info(size_t step) const override {
@@ -130,6 +133,7 @@ class CpuSegment : public Segment {
   StepRange range_;
   std::vector<ReadyStep> steps_;
   int threads_;
+  std::shared_ptr<uint64_t> runs_;
   size_t begun_ = 0;
   std::unique_ptr<HostBuffer> scratch_;
 };
@@ -230,13 +234,30 @@ class CpuQueue : public Queue {
   void wait() override {}
 
   std::unique_ptr<Segment> prepare(const StepRange& range, std::span<const Placement> placements) override {
-    const Context& context = contexts_.context_for(range, known_);
+    Context context = contexts_.context_for(range, known_);
+    context.inputs = std::make_shared<SharedInputs>();
+    note_written(*context.inputs, written_by(range, placements));
     std::vector<ReadyStep> ready;
     with_team(context.threads, [&] { ready = choose(range, placements, context); });
-    return std::make_unique<CpuSegment>(range, std::move(ready), context.threads);
+    return std::make_unique<CpuSegment>(range, std::move(ready), context);
   }
 
  private:
+  static std::vector<SharedInputs::Range> written_by(const StepRange& range, std::span<const Placement> placements) {
+    std::vector<SharedInputs::Range> written;
+    for (size_t i = 0; i < range.count; ++i) {
+      const Step& step = range.sequence.steps[range.first + i];
+      const Kernel& kernel = range.program.kernels[static_cast<size_t>(step.kernel)];
+      for (size_t n = 0; n < kernel.args.size(); ++n) {
+        if (!kernel.args[n].written) continue;
+        const Placement& p = placements[static_cast<size_t>(step.buffers[n])];
+        const std::byte* at = p.buffer->host() + p.offset;
+        written.emplace_back(at, at + static_cast<size_t>(kernel.args[n].elements) * dtype_size(kernel.args[n].dtype));
+      }
+    }
+    return written;
+  }
+
   std::vector<ReadyStep> choose(const StepRange& range, std::span<const Placement> placements, const Context& context) {
     std::vector<ReadyStep> ready;
     for (size_t i = 0; i < range.count; ++i) {
@@ -258,7 +279,8 @@ class CpuQueue : public Queue {
   ReadyStep choose_step(const Kernel& kernel, KernelFacts& facts, std::span<const Binding> bindings,
                         const Context& team) {
     const bool alone = team.threads > 1 && facts.ns < worth_sharing_ns;
-    const Context& context = alone ? contexts_.alone() : team;
+    Context context = alone ? contexts_.alone() : team;
+    context.inputs = team.inputs;
     const ThreadCount limit(alone ? 1 : 0);
     if (kernel.contraction) return {choose_implementation(kernel, bindings, context), alone};
     std::vector<void*> args;

@@ -65,7 +65,7 @@ Context make_context(int threads) {
   auto primitives = make_primitive_cache();
   bool sees_nan = false;
   with_team(threads, [&] { sees_nan = sees_lost_nan(*primitives); });
-  return {threads, std::make_shared<WeightCache>(), std::move(primitives), multiplies_bf16(), sees_nan};
+  return {threads, std::make_shared<WeightCache>(), std::move(primitives), nullptr, multiplies_bf16(), sees_nan};
 }
 
 Choice choose_implementation(const Kernel& kernel, std::span<const Binding> args, const Context& context) {

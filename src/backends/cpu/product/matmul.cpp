@@ -44,7 +44,10 @@ class MatmulStep final : public BoundStep {
         grid_(choose_grid(a_.size(0), rows_, panels_, threads_)),
         slices_(std::max<int64_t>(1, ceil_div(depth_, blocking_.slice_depth))),
         epilogue_(m.kernel, p.args, m.axes.batch, m.axes.rows, m.axes.columns, ld_, threads_) {
-    if (m.constant) weight_ = packed_weight(b_, width_, p.context);
+    if (m.constant)
+      weight_ = packed_weight(b_, width_, p.context);
+    else if ((shared_ = shared_input(b_, width_, p.context)))
+      weight_ = shared_->packed;
     if (!sums) finishes_ = match_finishes(m.kernel, p.args, m.axes, p.chain);
     const int64_t row_floats = blocking_.rows == Blocking::by_row ? slices_ * blocking_.row_stride : depth_;
     const int64_t fitting = std::max(blocking_.tile.rows, max_block_floats / row_floats);
@@ -61,6 +64,7 @@ class MatmulStep final : public BoundStep {
 
   void run() override {
     const int64_t batches = a_.size(0);
+    if (shared_) renew(*shared_, b_, width_, threads_);
     if (shares_rows()) on_threads(threads_, [this](int thread) { pack_share(thread); });
     if (b_bytes_ > 0 && grid_.batches == 1) {
       for (int64_t batch = 0; batch < batches; ++batch) {
@@ -249,6 +253,7 @@ class MatmulStep final : public BoundStep {
   TileEpilogue epilogue_;
   std::vector<Finish> finishes_;  // of the batches, instead of the epilogue
   std::shared_ptr<const PackedWeight> weight_;
+  std::shared_ptr<SharedInput> shared_;  // whose weight that is
   int64_t block_rows_ = 0, a_bytes_ = 0, pass_bytes_ = 0, thread_bytes_ = 0;
   int64_t b_bytes_ = 0;  // of all columns of a batch, packed once where several blocks of rows meet them
 };
