@@ -349,13 +349,16 @@ Operand wide_operand(const Kernel& kernel, const Access& access, const Axis& axi
 // none.
 int result_for_sums(const Kernel& rest, std::span<const Binding> args) {
   if (rest.stores.size() != 1) return -1;
-  const Access &to = rest.stores[0].access, &from = rest.accesses.back();
+  const Access& to = rest.stores[0].access;
+  const auto of_sums = [&](const Access& access) { return static_cast<size_t>(access.arg) == rest.args.size() - 1; };
+  const auto from = std::find_if(rest.accesses.begin(), rest.accesses.end(), of_sums);
+  if (from == rest.accesses.end()) return -1;
   const size_t arg = static_cast<size_t>(to.arg), bytes = static_cast<size_t>(rest.args[arg].elements) * 8;
   const KernelArg &result = rest.args[arg], &leaf = rest.args.back();
   if (dtype_size(result.dtype) != 8 || result.dtype != leaf.dtype || result.elements != leaf.elements) return -1;
   if (to.offset != 0 || !to.guards.empty() || !to.terms.empty()) return -1;
   for (size_t d = 0; d < rest.space.size(); ++d)
-    if (rest.space[d] > 1 && to.strides[d] != from.strides[d]) return -1;
+    if (rest.space[d] > 1 && to.strides[d] != from->strides[d]) return -1;
   const auto* begin = static_cast<const std::byte*>(args[arg].data);
   for (size_t i = 0; i < args.size(); ++i) {
     const auto* other = static_cast<const std::byte*>(args[i].data);
