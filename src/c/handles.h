@@ -69,6 +69,7 @@ Options options_of(const Options* options) {
   Options result = {};
   if (!options) return result;
   if (options->size < sizeof options->size) refuse("the options' size is not set");
+  if (options->size % alignof(Options) != 0) refuse("the options' size ends within one of them");
   std::memcpy(&result, options, std::min(options->size, sizeof result));
   return result;
 }

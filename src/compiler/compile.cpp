@@ -166,6 +166,7 @@ CompileResult compile(const std::vector<MethodSource>& sources, const CompileOpt
 
 CompileResult compile_for(const CodegenTarget& target, const std::vector<MethodSource>& sources,
                           const CompileOptions& options) {
+  if (sources.empty()) fail(ErrorKind::usage, "expected a method to compile, found none");
   check_names(options);
   auto stage = [&](const char* name) {
     check_cancelled();

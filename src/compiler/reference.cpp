@@ -103,6 +103,18 @@ class ReferenceRun {
   std::vector<int64_t> readers_;     // by value: reads that are still to come
 };
 
+// One tensor for each input, of its shape, in any dtype.
+void check_inputs(const Graph& graph, const std::vector<HostTensor>& inputs) {
+  if (inputs.size() != graph.inputs.size())
+    fail(ErrorKind::usage, "expected {} inputs, found {}", graph.inputs.size(), inputs.size());
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const Value& value = value_of(graph, graph.inputs[i]);
+    if (inputs[i].type.shape != value.type.shape || inputs[i].data.size() < byte_size(inputs[i].type))
+      fail(ErrorKind::usage, "input '{}': expected {}, found {} in {} bytes", value.name, to_string(value.type),
+           to_string(inputs[i].type), inputs[i].data.size());
+  }
+}
+
 }  // namespace
 
 std::vector<HostTensor> run_reference(const Graph& graph, const std::vector<HostTensor>& inputs,
@@ -121,6 +133,7 @@ Evaluated evaluate_ir(const MethodSource& source, const std::vector<HostTensor>&
   const bool draws = !graph.inputs.empty() && value_of(graph, graph.inputs.back()).generator;
   if (draws && declared.size() + 1 == graph.inputs.size())
     declared.push_back(make_tensor(value_of(graph, graph.inputs.back()).type));
+  check_inputs(graph, declared);
   for (size_t i = 0; i < declared.size(); ++i)
     if (const DType dtype = value_of(graph, graph.inputs[i]).type.dtype; declared[i].type.dtype != dtype)
       declared[i] = convert_tensor(view_of(inputs[i]), dtype);

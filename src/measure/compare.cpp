@@ -5,6 +5,8 @@
 #include <cmath>
 #include <limits>
 
+#include "base/error.h"
+
 namespace npusim {
 namespace {
 
@@ -97,6 +99,8 @@ double relative_l2_bar(std::span<const DType> dtypes) {
 }
 
 Comparison compare(std::span<const double> found, std::span<const double> expected, int64_t row) {
+  if (expected.size() > found.size())
+    fail(ErrorKind::usage, "expected {} numbers or more to compare, found {}", expected.size(), found.size());
   Comparison result;
   result.elements = static_cast<int64_t>(expected.size());
   std::vector<double> mine, golden;  // the finite pairs: equal infinities and NaN say nothing of direction

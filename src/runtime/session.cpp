@@ -57,6 +57,9 @@ std::shared_ptr<Backend> open_own(const std::string& target) {
 }  // namespace
 
 Session::Session(std::shared_ptr<const Program> program, SessionOptions options) : state_(std::make_unique<State>()) {
+  if (!program) fail(ErrorKind::usage, "expected a program, found none");
+  if (std::count(options.devices.begin(), options.devices.end(), nullptr) > 0)
+    fail(ErrorKind::usage, "expected a device at each place, found none at one");
   checked_threads("threads", options.threads);
   check_budget(*program, options.budget);
   if (options.devices.size() > program->devices.size())
@@ -269,6 +272,7 @@ DeviceMemory Session::device_output(Key method, Key output) {
 }
 
 void Session::run_on_device(Key method, int times) {
+  if (times < 0) fail(ErrorKind::usage, "a method runs 0 times or more often, found {}", times);
   const Task task(*this);
   const size_t m = state_->method(method);
   state_->need_states(m);
