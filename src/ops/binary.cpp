@@ -15,6 +15,8 @@ constexpr double infinity = std::numeric_limits<double>::infinity();
 Ex alpha_times(Ex x, const OpCall& call) {
   const double alpha = call.number("alpha");
   if (alpha == 1 || (alpha != 0 && common_dtype(call) == DType::boolean)) return x;
+  if (!is_real(x) && alpha != std::trunc(alpha))
+    fail(ErrorKind::unsupported, "{}: alpha is {}: expected an integer beside integers", call.op->name(), alpha);
   return x * scalar_attr(x, call, "alpha");
 }
 
@@ -260,7 +262,7 @@ constexpr OpRecord records[] = {
         "lerp.Tensor(Tensor self, Tensor end, Tensor weight) -> Tensor"),
     formula<[](Ex x, Ex a, Ex b, const OpCall& c) { return x + factor(a, c) * a * b; }>(
         "addcmul(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor"),
-    formula<[](Ex x, Ex a, Ex b, const OpCall& c) { return x + scalar_attr(a, c, "value") * (a / b); }>(
+    formula<[](Ex x, Ex a, Ex b, const OpCall& c) { return x + scalar_attr(a, c, "value") * a / b; }>(
         "addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor"),
 };
 
