@@ -17,6 +17,7 @@
 #include "base/utf8.h"
 #include "compiler/bisect_for.h"
 #include "compiler/bisect_launches.h"
+#include "compiler/bisect_parts.h"
 #include "compiler/compile_for.h"
 #include "graph/document.h"
 #include "npusim/compare.h"
@@ -32,137 +33,6 @@ namespace {
 
 using Json = nlohmann::json;
 using Values = std::map<std::string, HostTensor>;  // by the name of the IR's tensor
-
-bool is_getitem(const Json& node) { return node["op_type"].get<std::string>().find("getitem") != std::string::npos; }
-
-Json output_of(const Json& node, size_t index) {
-  Json output = node["outputs"][index];
-  output["producer_node"] = node["name"];
-  output["producer_output_idx"] = index;
-  return output;
-}
-
-// The IR with every node's results among its outputs, or those of some nodes, and where they are by the names of their
-// tensors. Outputs have names of their own, which may be those of other tensors.
-struct Opened {
-  Json ir;
-  std::map<std::string, size_t> at;
-};
-Opened with_outputs(Json ir, const std::set<std::string>* only) {
-  Opened open{std::move(ir), {}};
-  Json& outputs = open.ir["graph_outputs"];
-  std::set<std::string> names;
-  std::map<std::pair<std::string, int64_t>, size_t> made;  // by node and position
-  for (size_t i = 0; i < outputs.size(); ++i) {
-    names.insert(outputs[i]["name"]);
-    if (const auto node = outputs[i].find("producer_node"); node != outputs[i].end() && node->is_string())
-      made.emplace(std::pair(node->get<std::string>(), outputs[i].value("producer_output_idx", int64_t{0})), i);
-    else
-      open.at.emplace(outputs[i]["name"], i);
-  }
-  for (const Json& node : open.ir["nodes"]) {
-    if (only && !only->contains(node["name"])) continue;
-    for (size_t i = 0; i < node["outputs"].size(); ++i) {
-      const std::string tensor = node["outputs"][i]["name"];
-      const auto known = made.find({node["name"].get<std::string>(), static_cast<int64_t>(i)});
-      if (open.at.contains(tensor)) continue;
-      open.at.emplace(tensor, known == made.end() ? outputs.size() : known->second);
-      if (known != made.end()) continue;
-      Json output = output_of(node, i);
-      std::string name = tensor;
-      while (!names.insert(name).second) name += "_";
-      output["name"] = name;
-      outputs.push_back(std::move(output));
-    }
-  }
-  return open;
-}
-
-// What is found in an IR by name, so that its parts cost what they hold.
-struct Index {
-  explicit Index(const Json& ir) {
-    for (size_t i = 0; i < ir["nodes"].size(); ++i) {
-      const Json& node = ir["nodes"][i];
-      nodes.emplace(node["name"], i);
-      if (is_getitem(node) && !node["inputs"].empty()) taken[node["inputs"][0].value("producer_node", "")].push_back(i);
-    }
-    const auto listed = ir.find("weights");
-    for (size_t i = 0; listed != ir.end() && i < listed->size(); ++i) weights.emplace((*listed)[i]["name"], i);
-  }
-  std::map<std::string, size_t> nodes, weights;
-  std::map<std::string, std::vector<size_t>> taken;  // by node, the ones that take its results out of a list
-};
-
-// In the order of the IR, the nodes of `names` and what takes out their results.
-std::set<size_t> nodes_of(const Json& ir, const Index& index, const std::set<std::string>& names) {
-  std::set<size_t> found;
-  std::vector<std::string> waiting(names.begin(), names.end());
-  while (!waiting.empty()) {
-    const std::string name = std::move(waiting.back());
-    waiting.pop_back();
-    const auto node = index.nodes.find(name);
-    if (node == index.nodes.end() || !found.insert(node->second).second) continue;
-    if (const auto taken = index.taken.find(name); taken != index.taken.end())
-      for (const size_t i : taken->second) waiting.push_back(ir["nodes"][i]["name"]);
-  }
-  return found;
-}
-
-// Of the IR's weights and constants those that these operands name.
-void take_weights(const Json& ir, const Index& index, const std::set<std::string>& operands, Json& part) {
-  part["weights"] = Json::array(), part["weight_name_mapping"] = Json::object();
-  const Json none = Json::object(), mapping = ir.value("weight_name_mapping", none);
-  const auto constants = ir.find("constants");
-  std::set<std::string> taken;
-  for (const std::string& operand : operands) {
-    const auto mapped = mapping.is_object() ? mapping.find(operand) : mapping.end();
-    const std::string name = mapped != mapping.end() ? mapped->get<std::string>() : operand;
-    if (mapped != mapping.end()) part["weight_name_mapping"][operand] = name;
-    for (const std::string& one : {operand, name}) {
-      if (!taken.insert(one).second) continue;
-      if (const auto weight = index.weights.find(one); weight != index.weights.end())
-        part["weights"].push_back(ir["weights"][weight->second]);
-      if (constants != ir.end() && constants->is_object() && constants->contains(one))
-        part["constants"][one] = (*constants)[one];
-    }
-  }
-}
-
-// The nodes of `names` as an IR of their own: what they read of others is an input, what the last of them gives is an
-// output. It has no states. The names of its inputs are appended to `inputs`.
-Json part_of(const Json& ir, const Index& index, const std::set<std::string>& names, std::vector<std::string>& inputs) {
-  const std::set<size_t> inside = nodes_of(ir, index, names);
-  const auto is_inside = [&](const Json& node) {
-    const auto found = node.is_string() ? index.nodes.find(node.get<std::string>()) : index.nodes.end();
-    return found != index.nodes.end() && inside.contains(found->second);
-  };
-  Json part = Json::object();
-  for (const char* key : {"model_name", "pytorch_version"})
-    if (ir.contains(key)) part[key] = ir[key];
-  part["graph_inputs"] = part["graph_outputs"] = part["nodes"] = Json::array();
-  std::set<std::string> given, weights;
-  for (const size_t i : inside) {
-    Json node = ir["nodes"][i];
-    for (Json& operand : node["inputs"]) {
-      if (!operand.contains("producer_node")) weights.insert(operand["name"]);
-      if (!operand.contains("producer_node") || is_inside(operand["producer_node"])) continue;
-      const std::string name = operand["name"];
-      if (given.insert(name).second) {
-        part["graph_inputs"].push_back({{"name", name}, {"shape", operand["shape"]}, {"dtype", operand["dtype"]}});
-        inputs.push_back(name);
-      }
-      operand["producer_node"] = name;
-      operand["producer_output_idx"] = 0;
-    }
-    if (names.contains(node["name"])) {
-      part["graph_outputs"] = Json::array();
-      for (size_t n = 0; n < node["outputs"].size(); ++n) part["graph_outputs"].push_back(output_of(node, n));
-    }
-    part["nodes"].push_back(std::move(node));
-  }
-  take_weights(ir, index, weights, part);
-  return part;
-}
 
 class Bisector {
  public:
@@ -194,7 +64,7 @@ class Bisector {
         found.parts.push_back({step.nodes, step.operators});
     tell("evaluate the reference");
     index_.emplace(ir_);  // which was compiled: it is well-formed
-    const Opened all = with_outputs(ir_, nullptr);
+    const OpenedIr all = with_outputs(ir_, nullptr);
     const std::vector<HostTensor> expected = evaluate_ir(source_of(all.ir), inputs, weights_.get()).outputs;
     values_ = named(all, expected);
     names_of_inputs_ = names_of(ir_["graph_inputs"]);
@@ -243,7 +113,7 @@ class Bisector {
     return compile_for(target_, {{"main", where_, ir.dump()}}, options).program;
   }
 
-  static Values named(const Opened& open, const std::vector<HostTensor>& outputs) {
+  static Values named(const OpenedIr& open, const std::vector<HostTensor>& outputs) {
     Values values;
     for (const auto& [tensor, at] : open.at) values[tensor] = outputs[at];
     return values;
@@ -295,7 +165,7 @@ class Bisector {
   void compare_carried(Bisection& found, const std::vector<HostTensor>& inputs) {
     std::set<std::string> last;
     for (const PartError& part : found.parts) last.insert(part.nodes.back());
-    const Opened open = with_outputs(ir_, &last);
+    const OpenedIr open = with_outputs(ir_, &last);
     const Values values = named(open, run_program(compile_json(open.ir, options_), inputs));
     for (size_t i = 0; i < found.parts.size(); ++i) {
       PartError& part = found.parts[i];
@@ -429,7 +299,7 @@ class Bisector {
   std::vector<std::shared_ptr<Backend>> devices_;  // none: those of the build
   Json ir_;
   std::optional<Json> on_cpu_;  // where the caller says which nodes the CPU runs: these, and why
-  std::optional<Index> index_;
+  std::optional<IrIndex> index_;
   std::vector<std::string> names_of_inputs_;
   Values values_;  // what the reference computes
 };
