@@ -324,7 +324,8 @@ int spread(Lowering& lowering, std::string name, const ConvSpec& spec, int image
 // A transposed convolution of few channels: a direct one would gather all elements that a pixel meets for few products
 // of each, and most of its pixels of a far reach meet none. By multiply-adds, to which an element that is gathered or
 // written and read again is worth a few.
-bool spreads(const Lowering& lowering, const ConvSpec& spec, const Geometry& g, int result) {
+// Not where that is many times what is read and written.
+bool spreads(const Lowering& lowering, const ConvSpec& spec, const Geometry& g, int image, int result) {
   const bool wide = !is_narrow_float(lowering.type(result).dtype);
   const double of_gathering = wide ? 8 : 14, of_spreading = wide ? 32 : 80;
   double places = 1, residues = 1, taps = 1, kernel = 1, in = 1;
@@ -336,8 +337,11 @@ bool spreads(const Lowering& lowering, const ConvSpec& spec, const Geometry& g, 
   }
   const auto channels = static_cast<double>(g.group_in), out = static_cast<double>(g.group_out);
   const double direct = places * taps * channels * (residues * out + of_gathering);
-  const double spread = in * kernel * out * (channels + of_spreading);
-  return spread < direct;
+  const double columns = in * kernel * out, spread = columns * (channels + of_spreading);
+  const auto elements = static_cast<double>(element_count(lowering.type(image).shape)) +
+                        static_cast<double>(element_count(lowering.type(result).shape));
+  constexpr double most = 16;
+  return spread < direct && columns * static_cast<double>(g.batch * spec.groups) <= most * elements;
 }
 
 void lower_spread(Lowering& lowering, std::string name, const ConvSpec& spec, int image, int weight, int bias,
@@ -359,7 +363,7 @@ void lower_conv(Lowering& lowering, std::string name, ConvSpec spec, int image, 
   const bool dense = std::all_of(spec.stride.begin(), spec.stride.end(), [](int64_t s) { return s == 1; });
   const bool nothing = g.group_in == 0 || element_count(lowering.type(image).shape) == 0 ||
                        element_count(lowering.type(result).shape) == 0 || element_count(g.kernel) == 0;
-  if (!nothing && spreads(lowering, spec, g, result))
+  if (!nothing && spreads(lowering, spec, g, image, result))
     return lower_spread(lowering, std::move(name), spec, image, weight, bias, result, g);
   if (!dense && !nothing) return lower_residues(lowering, std::move(name), spec, image, weight, bias, result, g);
   // o·1 + tap·dilation, with taps counted from the far end, is where the image element stands.

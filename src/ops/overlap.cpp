@@ -46,10 +46,14 @@ int with_all(Lowering& lowering, std::span<const Window> dims, std::span<const O
     shape[lead + d] = overlaps[d].overlaps * overlaps[d].period;
     shape[lead + rank + d] = overlaps[d].windows;
   }
-  constexpr int64_t most = 4, few = 8;
+  constexpr int64_t few = 8;
+  constexpr double most = 4, most_elements = 1 << 26;
   int64_t met = 1;  // by a pixel, at most
   for (const Overlap& o : overlaps) met *= o.overlaps;
-  if (met <= few || element_count(shape) > most * element_count(type.shape)) return -1;
+  double all = 1;  // which may be more than an integer has room for
+  for (const int64_t extent : shape) all *= static_cast<double>(extent);
+  const auto columns_given = static_cast<double>(element_count(type.shape));
+  if (met <= few || all > std::min(most * columns_given, most_elements)) return -1;
   const int result = lowering.temporary({type.dtype, shape});
   OpKernel k(lowering, shape);
   Ex inside = k.integer(1, Scalar::boolean);
