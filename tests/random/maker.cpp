@@ -52,7 +52,7 @@ Maker::Maker(uint64_t seed, std::set<std::string> off)
   if (on("huge") && chance(4)) kinds_.emplace_back("huge");
   if (on("tiny") && chance(4)) kinds_.emplace_back("tiny");
   if (on("half") && chance(6)) real_dtype_ = chance(50) ? DType::f16 : DType::bf16;
-  if (on("double") && chance(2)) real_dtype_ = DType::f64;
+  if (on("double") && chance(12)) real_dtype_ = DType::f64;
 }
 
 double Maker::real() {
