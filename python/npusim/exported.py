@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import stat
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -222,24 +222,24 @@ def read_exported(folder: str | os.PathLike[str]) -> Exported | ExportedText:
         return _read_text(to, text, given)
     if not os.path.exists(ir):
         raise BadInputError(f"{to}: expected {IR_FILE} or {TEXT_FILE} in this folder")
-    return Exported(_read_ir(ir), given, ir)
+    return Exported(_read(ir, is_ir=True), given, ir)
 
 
 def _read_text(folder: str, path: str, weights: str | None) -> ExportedText:
     text = _read(path)
 
-    def beside(what: str, name: Any, read: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
+    def beside(what: str, name: Any, is_ir: bool) -> dict[str, Any]:
         if not isinstance(name, str) or not _is_plain(name):
             raise BadInputError(f"{path}: {what}: expected the name of a file beside it, found {json.dumps(name)}")
-        return read(os.path.join(folder, name))
+        return _read(os.path.join(folder, name), is_ir)
 
     methods, capacity = text.get("methods"), text.get("capacity")
     if not isinstance(methods, dict) or not methods:
         raise BadInputError(f"{path}: methods: expected files by method, found {json.dumps(methods)}")
     if not isinstance(capacity, int) or isinstance(capacity, bool) or capacity < 1:
         raise BadInputError(f"{path}: capacity: expected a number of tokens, found {json.dumps(capacity)}")
-    irs = {name: beside(f"methods: {name}", file, _read_ir) for name, file in methods.items()}
-    return ExportedText(irs, beside("kv_map", text.get("kv_map"), _read), capacity, weights)
+    irs = {name: beside(f"methods: {name}", file, is_ir=True) for name, file in methods.items()}
+    return ExportedText(irs, beside("kv_map", text.get("kv_map"), is_ir=False), capacity, weights)
 
 
 def file_bytes(path: str | os.PathLike[str]) -> bytes:
@@ -266,16 +266,12 @@ def file_text(path: str | os.PathLike[str]) -> str:
         raise BadInputError(f"{os.fspath(path)}: expected text, found other bytes") from None
 
 
-def _read(path: str) -> dict[str, Any]:
+def _read(path: str, is_ir: bool = False) -> dict[str, Any]:
     """A file's JSON object, which the core's reader takes."""
     text = file_text(path)
-    _core.check_json_text(path, text)
-    value: dict[str, Any] = json.loads(text)
-    return value
-
-
-def _read_ir(path: str) -> dict[str, Any]:
-    text = file_text(path)
-    _core.check_ir_text(("main", path, text))
+    if is_ir:
+        _core.check_ir_text(("main", path, text))
+    else:
+        _core.check_json_text(path, text)
     value: dict[str, Any] = json.loads(text)
     return value

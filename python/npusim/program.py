@@ -271,7 +271,7 @@ def compile(
             sources.append((name, taken.path or _file_name(name), json_bytes("model", taken.ir).decode()))
             weights = _merged(weights, taken.weights)
             held += taken.held
-            carried[name] = taken.ir.get("states") or {}  # right where the IR is compiled
+            carried[name] = taken.ir.get("states") or {}  # which the compiler looks at
             arguments[name] = taken.arguments
         else:
             sources.append((name, taken, ""))  # read there, with errors that name it

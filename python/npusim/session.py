@@ -152,7 +152,9 @@ class Session:
         self._settled = self._handle.updates()
 
     def _refuse_torn(self, method: str, given: Mapping[str, Any]) -> None:
-        torn = self._torn and sorted(name for of, name in self._torn if of == method and name not in given)
+        if not self._torn:
+            return
+        torn = sorted(name for of, name in self._torn if of == method and name not in given)
         if torn:
             raise UsageError(
                 f"method '{method}' uses state '{torn[0]}', which a run that failed has left partly updated: reset the "

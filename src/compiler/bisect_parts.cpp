@@ -10,6 +10,12 @@ using Json = nlohmann::json;
 
 bool is_getitem(const Json& node) { return node["op_type"].get<std::string>().find("getitem") != std::string::npos; }
 
+// The node that a tensor is said to be made by; "": none is.
+std::string producer_of(const Json& tensor) {
+  const auto node = tensor.find("producer_node");
+  return node != tensor.end() && node->is_string() ? node->get<std::string>() : "";
+}
+
 Json output_of(const Json& node, size_t index) {
   Json output = node["outputs"][index];
   output["producer_node"] = node["name"];
@@ -60,8 +66,10 @@ OpenedIr with_outputs(Json ir, const std::set<std::string>* only) {
   std::map<std::pair<std::string, int64_t>, size_t> made;  // by node and position
   for (size_t i = 0; i < outputs.size(); ++i) {
     names.insert(outputs[i]["name"]);
-    if (const auto node = outputs[i].find("producer_node"); node != outputs[i].end() && node->is_string())
-      made.emplace(std::pair(node->get<std::string>(), outputs[i].value("producer_output_idx", int64_t{0})), i);
+    const auto index = outputs[i].find("producer_output_idx");
+    const bool first = index == outputs[i].end() || index->is_null();
+    if (const std::string node = producer_of(outputs[i]); !node.empty())
+      made.emplace(std::pair(node, first ? 0 : index->get<int64_t>()), i);
     else
       open.at.emplace(outputs[i]["name"], i);
   }
@@ -87,7 +95,7 @@ IrIndex::IrIndex(const Json& ir) {
   for (size_t i = 0; i < ir["nodes"].size(); ++i) {
     const Json& node = ir["nodes"][i];
     nodes.emplace(node["name"], i);
-    if (is_getitem(node) && !node["inputs"].empty()) taken[node["inputs"][0].value("producer_node", "")].push_back(i);
+    if (is_getitem(node) && !node["inputs"].empty()) taken[producer_of(node["inputs"][0])].push_back(i);
   }
   const auto listed = ir.find("weights");
   for (size_t i = 0; listed != ir.end() && i < listed->size(); ++i) weights.emplace((*listed)[i]["name"], i);
@@ -96,8 +104,8 @@ IrIndex::IrIndex(const Json& ir) {
 Json part_of(const Json& ir, const IrIndex& index, const std::set<std::string>& names,
              std::vector<std::string>& inputs) {
   const std::set<size_t> inside = nodes_of(ir, index, names);
-  const auto is_inside = [&](const Json& node) {
-    const auto found = node.is_string() ? index.nodes.find(node.get<std::string>()) : index.nodes.end();
+  const auto is_inside = [&](const std::string& node) {
+    const auto found = index.nodes.find(node);
     return found != index.nodes.end() && inside.contains(found->second);
   };
   Json part = Json::object();
@@ -108,8 +116,9 @@ Json part_of(const Json& ir, const IrIndex& index, const std::set<std::string>& 
   for (const size_t i : inside) {
     Json node = ir["nodes"][i];
     for (Json& operand : node["inputs"]) {
-      if (!operand.contains("producer_node")) weights.insert(operand["name"]);
-      if (!operand.contains("producer_node") || is_inside(operand["producer_node"])) continue;
+      const std::string producer = producer_of(operand);
+      if (producer.empty()) weights.insert(operand["name"]);
+      if (producer.empty() || is_inside(producer)) continue;
       const std::string name = operand["name"];
       if (given.insert(name).second) {
         part["graph_inputs"].push_back({{"name", name}, {"shape", operand["shape"]}, {"dtype", operand["dtype"]}});

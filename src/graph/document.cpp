@@ -235,8 +235,10 @@ struct Reader {
       const Path at{&path, name};
       if (name.size() > most_name_bytes) {
         problems.bad(to_string(path), "expected a name, found {}", too_long(name));
-      } else if (!value.is_string() || value.get_ref<const std::string&>().size() > most_name_bytes) {
+      } else if (!value.is_string()) {
         expected(at, "an output's name", value);
+      } else if (const auto& next = value.get_ref<const std::string&>(); next.size() > most_name_bytes) {
+        problems.bad(to_string(at), "expected an output's name, found {}", too_long(next));
       } else if (const auto input = inputs.find(name); input == inputs.end()) {
         problems.bad(to_string(at), "expected an input of the graph ({})", names_of(document.inputs));
       } else if (const auto output = outputs.find(value.get_ref<const std::string&>()); output == outputs.end()) {

@@ -331,6 +331,7 @@ bool spreads(const Lowering& lowering, const ConvSpec& spec, const Geometry& g, 
   double places = 1, residues = 1, taps = 1, kernel = 1, in = 1;
   for (size_t d = 0; d < g.spatial; ++d) {
     const Residues r = residues_of(spec, g, d);
+    if (spec.before[d] < 0) return false;  // whose pixels begin behind the first window's
     places *= static_cast<double>(r.count), residues *= static_cast<double>(r.residues());
     taps *= static_cast<double>(r.taps), kernel *= static_cast<double>(g.kernel[d]);
     in *= static_cast<double>(g.in[d]);
