@@ -5,6 +5,7 @@ import npusim
 import pytest
 
 torch = pytest.importorskip("torch")
+from modules import Calls  # noqa: E402
 
 FORMS = {
     "second": lambda x, y, z, w: x + w @ x,
@@ -22,15 +23,6 @@ FORMS = {
 }
 
 
-class Fn(torch.nn.Module):
-    def __init__(self, fn):
-        super().__init__()
-        self.fn = fn
-
-    def forward(self, *args):
-        return self.fn(*args)
-
-
 @pytest.mark.parametrize("dtype", [torch.float64, torch.int64])
 @pytest.mark.parametrize("name", FORMS)
 def test_sums_are_where_they_are_read(name, dtype):
@@ -39,7 +31,7 @@ def test_sums_are_where_they_are_read(name, dtype):
             rng = torch.Generator().manual_seed(batch * length)
             shapes = (batch, channels, length), (batch, channels, length), (batch, length, channels), (channels, channels)
             given = [torch.randint(-4, 5, shape, generator=rng).to(dtype) for shape in shapes]
-            program = npusim.compile(Fn(FORMS[name]), tuple(given), dtype="float32")
+            program = npusim.compile(Calls(FORMS[name]), tuple(given), dtype="float32")
             found = npusim.Session(program, threads=1 + batch % 2).run(*given)["output"]
             assert torch.equal(torch.from_numpy(found), FORMS[name](*given)), (batch, channels, length)
 
@@ -48,5 +40,5 @@ def test_a_residual_block():
     for kind, shape in ((torch.nn.Conv1d, (3, 8, 11)), (torch.nn.Conv2d, (3, 8, 7, 7)), (torch.nn.ConvTranspose1d, (3, 8, 11))):
         layer = kind(8, 8, 3, padding=1).double()
         x = torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
-        found = npusim.Session(npusim.compile(Fn(lambda x, layer=layer: x + layer(x)), (x,), dtype="float32")).run(x)
+        found = npusim.Session(npusim.compile(Calls(lambda x, layer=layer: x + layer(x)), (x,), dtype="float32")).run(x)
         torch.testing.assert_close(torch.from_numpy(found["output"]), x + layer(x).detach())

@@ -53,3 +53,16 @@ def test_each_run_has_its_own(rows, size, transposed, kept):
                 for one, value in zip(results, want, strict=True):
                     off = np.linalg.norm(one - value.numpy()) / np.linalg.norm(value.numpy())
                     assert off < 1e-5, (threads, run, at, off)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_of_16_bits(dtype):
+    rng = torch.Generator().manual_seed(16)
+    model = Again(96, 4, True, False)
+    given = [torch.randn(rows, 96, generator=rng) / 96**0.5 for rows in (16, 96)]
+    session = npusim.Session(npusim.compile(model, tuple(given), dtype=dtype), threads=2)
+    for scale in (1, -2):
+        h, w = (scale * one.to(getattr(torch, dtype)).float() for one in given)
+        found = session.run(h, w)
+        for one, value in zip(found.values(), model(h, w), strict=True):
+            assert np.linalg.norm(one - value.numpy()) < 3e-2 * np.linalg.norm(value.numpy())
