@@ -91,6 +91,17 @@ TEST_F(VerifyTest, BarIsSetByFlag) {
   for (const char* bad : {"1.5", "nan"}) EXPECT_EQ(verify(plain, golden, {"--min-pearson", bad}).code, 2) << bad;
 }
 
+// Elements of another shape are not those of the output; a row of them, which may be cut short, has none.
+TEST_F(VerifyTest, GoldenHasTheShapeOrIsARow) {
+  for (const Shape& shape : {Shape{3, 2}, Shape{6, 1}, Shape{1, 2, 3}}) {
+    const Invocation other = verify(plain, tensor(shape, plain));
+    EXPECT_EQ(other.code, 3) << other.out;
+    EXPECT_NE(other.err.find("output 'y': expected [2, 3], found " + to_string(shape)), std::string::npos) << other.err;
+  }
+  EXPECT_EQ(verify(plain, tensor({6}, plain)).code, 0);
+  EXPECT_EQ(verify(plain, tensor({4}, {1, 5, -2, 3})).code, 0);
+}
+
 // A golden in 16 bits is no nearer to the truth than that.
 TEST_F(VerifyTest, DefaultFollowsTheDtype) {
   EXPECT_EQ(report(plain, tensor({2, 3}, mapped(plain, 1.01, 0), DType::f16))["max_rel_l2"], 0.02);
