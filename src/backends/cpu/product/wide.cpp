@@ -24,6 +24,8 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "backends/cpu/part_vector-inl.h"
+
 #ifndef NPUSIM_WIDE_TILE
 #define NPUSIM_WIDE_TILE
 namespace npusim::cpu {
@@ -59,25 +61,6 @@ namespace hn = hwy::HWY_NAMESPACE;
 constexpr int64_t lanes = static_cast<int64_t>(hn::MaxLanes(hn::ScalableTag<double>())), width = tile_vectors * lanes;
 constexpr int tile_rows = HWY_TARGET == HWY_AVX3 ? 8 : 4;  // what fits in 32 registers, or 16
 static_assert(lanes <= most_lanes);
-
-// The first `count` elements of at most a vector's; touches no others.
-constexpr bool masks = HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2;
-template <class T>
-HWY_INLINE hn::Vec<hn::ScalableTag<T>> load_first(const T* p, int64_t count) {
-  const hn::ScalableTag<T> d;
-  if constexpr (masks) return hn::MaskedLoad(hn::FirstN(d, static_cast<size_t>(count)), d, p);
-  HWY_ALIGN T some[lanes] = {};
-  std::copy_n(p, count, some);
-  return hn::Load(d, some);
-}
-template <class T>
-HWY_INLINE void store_first(hn::Vec<hn::ScalableTag<T>> x, T* to, int64_t count) {
-  const hn::ScalableTag<T> d;
-  if constexpr (masks) return hn::BlendedStore(x, hn::FirstN(d, static_cast<size_t>(count)), d, to);
-  HWY_ALIGN T some[lanes];
-  hn::Store(x, d, some);
-  std::copy_n(some, count, to);
-}
 
 template <int rows, int vectors, class T>
 HWY_INLINE void multiply_tile(const WideBlock<T>& t, int64_t begin) {
@@ -116,7 +99,7 @@ HWY_INLINE void multiply_tile(const WideBlock<T>& t, int64_t begin) {
     }
     T* to = c + (vectors - 1) * lanes;
     const auto rest = sum[r][vectors - 1];
-    store_first(t.add ? hn::Add(load_first(to, last), rest) : rest, to, last);
+    part::store(t.add ? hn::Add(part::load(to, last), rest) : rest, to, last);
   }
 }
 
@@ -178,7 +161,7 @@ HWY_INLINE void copy_stretch(const From* from, int64_t step, int64_t count, T* d
       const hn::ScalableTag<T> d;
       int64_t n = 0;
       for (; n + lanes <= count; n += lanes) hn::StoreU(hn::LoadU(d, from + n), d, dst + n);
-      if (n < count) store_first(load_first(from + n, count - n), dst + n, count - n);
+      if (n < count) part::store(part::load(from + n, count - n), dst + n, count - n);
       return;
     }
   }

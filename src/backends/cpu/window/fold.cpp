@@ -13,6 +13,7 @@
 #include <hwy/foreach_target.h>
 
 #include "backends/cpu/loops/tile-inl.h"
+#include "backends/cpu/part_vector-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace npusim::cpu::HWY_NAMESPACE {
@@ -103,17 +104,18 @@ const T* fold_in_place(const WindowRows<T>& r) {
   int64_t n = 0;
   for (; n + together * lanes <= r.width; n += together * lanes) fold_vectors<Fold, together>(r, n);
   for (; n + lanes <= r.width; n += lanes) fold_vectors<Fold, 1>(r, n);
-  for (; n < r.width; ++n) {
-    T fold = row_at(r, 0)[n];
-    for (int64_t i = 1; i < r.rows; ++i) fold = Fold::of(fold, row_at(r, i)[n]);
-    r.sums[n] = fold;
-  }
+  if (n == r.width) return r.sums;
+  const Lanes<T> d;
+  const auto from = [&](int64_t i) { return part::load(reinterpret_cast<const T*>(r.row[i]) + n, r.width - n); };
+  Vector<T> fold = from(0);
+  for (int64_t i = 1; i < r.rows; ++i) fold = Fold::of(fold, from(i));
+  hn::StoreU(fold, d, r.sums + n);
   return r.sums;
 }
 
-// Where the folded row is.
+// Where the folded row is: in `sums`, or, if it `stays` where it is, the row itself.
 template <class Fold, typename T>
-const T* fold_rows(const WindowRows<T>& r) {
+const T* fold_rows(const WindowRows<T>& r, bool stays) {
   T* sums = r.sums;
   const int64_t width = r.width;
   if (r.rows == 0) {
@@ -121,8 +123,8 @@ const T* fold_rows(const WindowRows<T>& r) {
     return sums;
   }
   const T* first = row_at(r, 0);
-  if (r.rows == 1) return first;
-  if (is_own(r)) return fold_in_place<Fold>(r);
+  if (r.rows == 1 && stays) return first;
+  if (r.rows > 1 && is_own(r)) return fold_in_place<Fold>(r);
   first = std::copy_n(first, width, sums) - width;
   for (int64_t i = 1; i < r.rows; ++i) {
     const T* x = row_at(r, i);
@@ -157,16 +159,38 @@ const T* fold_places(const WindowRows<T>& r) {
   return sums;
 }
 
-// Windows that all have `taps` positions; a small stride is known to the compiler.
-template <class Fold, int64_t known, typename T>
+// Every stride-th position from x on; what is behind the last of them may be read.
+template <int64_t stride, typename T>
+HWY_INLINE Vector<T> positions(const T* x) {
+  const Lanes<T> d;
+  if constexpr (stride == 1) return hn::LoadU(d, x);
+  Vector<T> even, odd;
+  hn::LoadInterleaved2(d, x, even, odd);
+  return even;
+}
+
+// Windows that all have `taps` positions.
+template <class Fold, int64_t stride, typename T>
 void fold_inner(const T* from, const WindowLine& line, int64_t count, T* out) {
-  const int64_t stride = known > 0 ? known : line.stride;
+  constexpr auto lanes = static_cast<int64_t>(hn::MaxLanes(Lanes<T>()));
+  static_assert(2 * lanes <= window_slack);
+  for (int64_t o = 0; o < count; o += lanes) {
+    Vector<T> fold = positions<stride>(from + o * stride);
+    for (int64_t t = 1; t < line.taps; ++t) fold = Fold::of(fold, positions<stride>(from + t * line.step + o * stride));
+    if (o + lanes <= count)
+      hn::StoreU(fold, Lanes<T>(), out + o);
+    else
+      part::store(fold, out + o, count - o);
+  }
+}
+template <class Fold, typename T>
+void fold_inner_apart(const T* from, const WindowLine& line, int64_t count, T* out) {
   NPUSIM_IVDEP
-  for (int64_t o = 0; o < count; ++o) out[o] = from[o * stride];
+  for (int64_t o = 0; o < count; ++o) out[o] = from[o * line.stride];
   for (int64_t t = 1; t < line.taps; ++t) {
     const T* x = from + t * line.step;
     NPUSIM_IVDEP
-    for (int64_t o = 0; o < count; ++o) out[o] = Fold::of(out[o], x[o * stride]);
+    for (int64_t o = 0; o < count; ++o) out[o] = Fold::of(out[o], x[o * line.stride]);
   }
 }
 
@@ -229,7 +253,12 @@ int64_t find_best(const T* x, int64_t count, T best) {
 
 template <class Fold, typename T>
 void fold_line(const WindowRows<T>& r, const WindowLine& line) {
-  const T* sums = fold_rows<Fold>(r);
+  const bool one_by_one = line.inner == line.inner_end;
+  const T* sums = fold_rows<Fold>(r, one_by_one);
+  if (!one_by_one) {
+    std::fill_n(r.sums - line.before, line.before, Fold::none);
+    std::fill_n(r.sums + r.width, line.after, Fold::none);
+  }
   const auto window = [&](int64_t o) {
     T sum = Fold::none;
     const T* x = sums + line.from[o];
@@ -240,11 +269,11 @@ void fold_line(const WindowRows<T>& r, const WindowLine& line) {
   };
   for (int64_t o = 0; o < line.inner; ++o) window(o);
   if (const int64_t count = line.inner_end - line.inner; count > 0) {
-    const T* from = sums + line.from[line.inner];
+    const T* from = sums + line.inner_from;
     T* out = r.out + line.inner;
     line.stride == 1   ? fold_inner<Fold, 1>(from, line, count, out)
     : line.stride == 2 ? fold_inner<Fold, 2>(from, line, count, out)
-                       : fold_inner<Fold, 0>(from, line, count, out);
+                       : fold_inner_apart<Fold>(from, line, count, out);
   }
   for (int64_t o = line.inner_end; o < line.windows; ++o) window(o);
 }
@@ -273,7 +302,7 @@ void fold_line_places(const WindowRows<T>& r, const WindowLine& line) {
   };
   for (int64_t o = 0; o < line.inner; ++o) window(o);
   if (const int64_t count = line.inner_end - line.inner; count > 0) {
-    const int64_t at = line.from[line.inner], o = line.inner;
+    const int64_t at = line.inner_from, o = line.inner;
     line.stride == 1   ? place_inner<1>(sums + at, r.places + at, line, count, r.out + o, r.found + o)
     : line.stride == 2 ? place_inner<2>(sums + at, r.places + at, line, count, r.out + o, r.found + o)
                        : place_inner<0>(sums + at, r.places + at, line, count, r.out + o, r.found + o);

@@ -6,6 +6,8 @@
 
 namespace npusim::cpu {
 
+inline constexpr int64_t window_slack = 64;  // elements behind `sums` that may be read
+
 enum class WindowFold : uint8_t { sum, max, place };  // place: the maximum, and where it is
 
 // What the windows of one line of the output see along the line: window o the positions from[o] + i·step for
@@ -13,7 +15,10 @@ enum class WindowFold : uint8_t { sum, max, place };  // place: the maximum, and
 struct WindowLine {
   int64_t windows = 0, taps = 1, step = 1, stride = 1;
   const int32_t *from = nullptr, *count = nullptr;
-  int64_t inner = 0, inner_end = 0;
+  int64_t inner = 0, inner_end = 0, inner_from = 0;  // from where on the first of them sees
+  // Of a sum or a maximum windows in there may see `before` positions in front of the row and `after` ones behind it,
+  // which change nothing.
+  int64_t before = 0, after = 0;
   const int64_t* place = nullptr;  // place: of each window's first position, beside that of the row
   int32_t tap_place = 0;           // place: from position to position
 };
@@ -26,7 +31,8 @@ struct WindowRows {
   int64_t rows = 0, width = 0;
   const std::byte* const* row = nullptr;
   const int32_t* row_place = nullptr;  // place: of each row, growing
-  // Room for a row each; place: for one of places, and for the places of a line's windows.
+  // Room for a row each, and beside `sums` for what a line sees there and for a vector more; place: for one of places,
+  // and for the places of a line's windows.
   T *sums = nullptr, *wide = nullptr;
   int32_t *places = nullptr, *found = nullptr;
   T* out = nullptr;  // of the line's windows: the sum or the maximum, NaN where one is met

@@ -243,10 +243,10 @@ class ResampleStep final : public BoundStep {
         rest_(r_.rest, context.threads),
         space_(r_.rest.space),
         width_(space_.back()),
-        ld_((width_ + 15) / 16 * 16) {
+        ld_((width_ + resample_block - 1) / resample_block * resample_block) {
     for (const Binding& binding : args) args_.push_back(binding.data);
     args_.push_back(nullptr);
-    for (int64_t place : r_.axes.back().place) along_.push_back(static_cast<int32_t>(place));
+    make_tables(r_.axes.back());
     for (size_t n = 0; n + 1 < r_.axes.size(); ++n) slots_ *= r_.axes[n].taps;
     slots_ = 2 * slots_;
     lines_ = element_count(space_) / width_;
@@ -255,6 +255,7 @@ class ResampleStep final : public BoundStep {
     find_target();
     const auto points = static_cast<double>(lines_ * width_);
     threads_ = points >= worth_sharing_ns ? std::max(context.threads, 1) : 1;
+    index_.resize(static_cast<size_t>(threads_) * order_.size() + 1);  // of no dimensions but the row's, too
     thread_bytes_ = (slots_ + most_resampled) * ld_ * 4;
     scratch_bytes_ = static_cast<size_t>(threads_ * thread_bytes_ + (target_ ? 0 : lines_ * width_ * 4));
   }
@@ -270,6 +271,16 @@ class ResampleStep final : public BoundStep {
   std::string describe() const override { return fmt::format("resampled along {} dimensions", r_.axes.size()); }
 
  private:
+  // Of the last axis, by tap, `ld_` of each; behind the row of places that are read and count for nothing.
+  void make_tables(const Axis& x) {
+    along_.resize(static_cast<size_t>(x.taps * ld_)), weight_along_.resize(along_.size());
+    for (int64_t t = 0; t < x.taps; ++t) {
+      std::transform(x.place.begin() + t * width_, x.place.begin() + (t + 1) * width_, along_.begin() + t * ld_,
+                     [](int64_t place) { return static_cast<int32_t>(place); });
+      std::fill_n(along_.begin() + t * ld_ + width_, ld_ - width_, along_[0]);
+      std::copy_n(x.weight.begin() + t * width_, width_, weight_along_.begin() + t * ld_);
+    }
+  }
   // Lines in the order of the space but for their own dimension: those along which rows are added are the innermost.
   void find_order() {
     for (const Axis& axis : r_.fixed) order_.push_back(&axis);
@@ -312,9 +323,12 @@ class ResampleStep final : public BoundStep {
     cache.next = (n + 1) % slots;
     cache.key[n] = address, cache.used[n] = cache.now;
     float* row = cache.rows + static_cast<int64_t>(n) * ld_;
-    const Axis& x = r_.axes.back();
-    resample_along(memory_ + address, along_.data(), x.weight.data(), width_, x.taps, width_, row);
+    along(memory_ + address, row);
     return row;
+  }
+
+  void along(const float* from, float* to) const {
+    resample_along(from, along_.data(), weight_along_.data(), ld_, r_.axes.back().taps, width_, to);
   }
 
   // This thread's lines, each after its neighbour.
@@ -324,29 +338,25 @@ class ResampleStep final : public BoundStep {
     cache.key.fill(std::numeric_limits<int64_t>::min()), cache.used.fill(-1);
     float* sums = cache.rows + slots_ * ld_;
     float* results = target_ ? target_ : reinterpret_cast<float*>(scratch_ + threads_ * thread_bytes_);
+    int64_t* at = &index_[static_cast<size_t>(thread) * order_.size()];
+    int64_t rest = lines_ * thread / threads_;
+    for (size_t n = order_.size(); n-- > 0; rest /= space_[order_[n]->dim]) at[n] = rest % space_[order_[n]->dim];
+    const size_t fixed = r_.fixed.size();
     for (int64_t i = lines_ * thread / threads_; i < lines_ * (thread + 1) / threads_; ++i) {
-      int64_t address = 0, out = 0, rest = i, index[most_axes] = {};
-      for (size_t n = order_.size(); n-- > 0;) {
-        const Axis& axis = *order_[n];
-        const int64_t at = rest % space_[axis.dim];
-        rest /= space_[axis.dim];
-        out += at * steps_[axis.dim];
-        if (n < r_.fixed.size())
-          address += axis.place[static_cast<size_t>(at)];
-        else
-          index[n - r_.fixed.size()] = at;
+      int64_t address = 0, out = 0;
+      for (size_t n = 0; n < order_.size(); ++n) {
+        out += at[n] * steps_[order_[n]->dim];
+        if (n < fixed) address += order_[n]->place[static_cast<size_t>(at[n])];
       }
       cache.now = i;
-      line(cache, address, index, sums, results + out);
+      line(cache, address, &at[fixed], sums, results + out);
+      for (size_t n = order_.size(); n-- > 0 && ++at[n] == space_[order_[n]->dim];) at[n] = 0;
     }
   }
 
   void line(Cache& cache, int64_t address, const int64_t* index, float* sums, float* to) const {
     const size_t rows = r_.axes.size() - 1;
-    if (rows == 0) {
-      const Axis& x = r_.axes.back();
-      return resample_along(memory_ + address, along_.data(), x.weight.data(), width_, x.taps, width_, to);
-    }
+    if (rows == 0) return along(memory_ + address, to);
     if (rows == 1) return add_rows(cache, address, 0, index, to);
     const Axis& outer = r_.axes[0];
     const float* parts[most_resampled];
@@ -376,9 +386,11 @@ class ResampleStep final : public BoundStep {
   std::vector<int64_t> space_;
   int64_t width_, ld_;
   std::vector<void*> args_;
-  std::vector<int32_t> along_;      // the last axis's places
+  std::vector<int32_t> along_;  // the last axis's places
+  std::vector<float> weight_along_;
   std::vector<const Axis*> order_;  // of all dimensions but the last
   std::vector<int64_t> steps_;      // of the results
+  std::vector<int64_t> index_;      // of each thread's line, in that order
   float* target_ = nullptr;
   int64_t slots_ = 1, lines_ = 1, thread_bytes_ = 0;
   int threads_ = 1;

@@ -8,44 +8,42 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "backends/cpu/part_vector-inl.h"
+
 HWY_BEFORE_NAMESPACE();
 namespace npusim::cpu::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 using F = hn::ScalableTag<float>;
 constexpr int64_t lanes = static_cast<int64_t>(hn::MaxLanes(F()));
+static_assert(resample_block % lanes == 0);
+
+HWY_INLINE void store(hn::Vec<F> sum, int64_t n, int64_t count, float* to) {
+  if (n + lanes <= count)
+    hn::StoreU(sum, F(), to + n);
+  else
+    part::store(sum, to + n, count - n);
+}
 
 void resample_along(const float* from, const int32_t* place, const float* weight, int64_t ld, int64_t taps,
                     int64_t count, float* to) {
   const F f;
   const hn::RebindToSigned<F> whole;
-  int64_t n = 0;
-  for (; n + lanes <= count; n += lanes) {
+  for (int64_t n = 0; n < count; n += lanes) {
     auto sum = hn::Mul(hn::GatherIndex(f, from, hn::LoadU(whole, place + n)), hn::LoadU(f, weight + n));
     for (int64_t t = 1; t < taps; ++t)
       sum = hn::MulAdd(hn::GatherIndex(f, from, hn::LoadU(whole, place + t * ld + n)),
                        hn::LoadU(f, weight + t * ld + n), sum);
-    hn::StoreU(sum, f, to + n);
-  }
-  for (; n < count; ++n) {
-    float sum = from[place[n]] * weight[n];
-    for (int64_t t = 1; t < taps; ++t) sum += from[place[t * ld + n]] * weight[t * ld + n];
-    to[n] = sum;
+    store(sum, n, count, to);
   }
 }
 
 void resample_rows(const float* const* rows, const float* weight, int64_t taps, int64_t count, float* to) {
   const F f;
-  int64_t n = 0;
-  for (; n + lanes <= count; n += lanes) {
+  for (int64_t n = 0; n < count; n += lanes) {
     auto sum = hn::Mul(hn::LoadU(f, rows[0] + n), hn::Set(f, weight[0]));
     for (int64_t t = 1; t < taps; ++t) sum = hn::MulAdd(hn::LoadU(f, rows[t] + n), hn::Set(f, weight[t]), sum);
-    hn::StoreU(sum, f, to + n);
-  }
-  for (; n < count; ++n) {
-    float sum = rows[0][n] * weight[0];
-    for (int64_t t = 1; t < taps; ++t) sum += rows[t][n] * weight[t];
-    to[n] = sum;
+    store(sum, n, count, to);
   }
 }
 

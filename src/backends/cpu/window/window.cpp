@@ -38,11 +38,13 @@ class WindowStep final : public BoundStep {
     const double elements = static_cast<double>(lines_ * taps_ * width_ + points_ * line_.taps);
     const double ns = elements * 0.3 + static_cast<double>(lines_) * 20;
     threads_ = ns >= worth_sharing_ns ? std::max(context.threads, 1) : 1;
+    before_bytes_ = aligned(line_.before * top_size_);
+    sums_bytes_ = before_bytes_ + aligned((width_ + line_.after + window_slack) * top_size_);
     row_bytes_ = aligned(width_ * top_size_), line_bytes_ = aligned(line_.windows * 8),
     taps_bytes_ = aligned(taps_ * 8);
     place_bytes_ = finds_ && !target_place_ ? aligned(points_ * 8) : 0;
     top_bytes_ = target_ ? 0 : aligned(points_ * top_size_);
-    thread_bytes_ = 3 * row_bytes_ + 3 * line_bytes_ + 2 * taps_bytes_;
+    thread_bytes_ = sums_bytes_ + 2 * row_bytes_ + 3 * line_bytes_ + 2 * taps_bytes_;
     scratch_bytes_ = static_cast<size_t>(top_bytes_ + place_bytes_ + threads_ * thread_bytes_);
   }
 
@@ -102,7 +104,34 @@ class WindowStep final : public BoundStep {
     if (line_.inner_end < line_.windows) line_.stride = apart(line_.inner_end);
     while (line_.inner_end < line_.windows && full(line_.inner_end) && apart(line_.inner_end) == line_.stride)
       ++line_.inner_end;
+    if (line_.inner < line_.inner_end) line_.inner_from = from_[static_cast<size_t>(line_.inner)];
+    if (w_.fold != WindowFold::place) widen_inner();
     if (line_.inner_end - line_.inner < line_.taps) line_.inner_end = line_.inner;  // windows one by one are faster
+  }
+  // The position behind the last one that window o sees.
+  int64_t end_of(int64_t o) const {
+    return from_[static_cast<size_t>(o)] + (count_[static_cast<size_t>(o)] - 1) * line_.step + 1;
+  }
+  // By windows beside them that would see as many, were there positions in front of the row and behind it.
+  void widen_inner() {
+    const int64_t first = line_.inner, from = line_.inner_from, run = (line_.taps - 1) * line_.step + 1;
+    if (first == line_.inner_end) return;
+    if (first > 0 && line_.inner_end - first == 1) line_.stride = end_of(first) - end_of(first - 1);
+    if (line_.stride <= 0) return;
+    const auto begin_of = [&](int64_t o) { return from + (o - first) * line_.stride; };
+    const auto sees_what_is_there = [&](int64_t o) {
+      const int64_t begin = begin_of(o);
+      int64_t tap = 0, end = line_.taps;
+      while (tap < end && begin + tap * line_.step < 0) ++tap;
+      while (end > tap && begin + (end - 1) * line_.step >= width_) --end;
+      return end > tap && begin + tap * line_.step == from_[static_cast<size_t>(o)] &&
+             end - tap == count_[static_cast<size_t>(o)];
+    };
+    while (line_.inner > 0 && sees_what_is_there(line_.inner - 1)) --line_.inner;
+    while (line_.inner_end < line_.windows && sees_what_is_there(line_.inner_end)) ++line_.inner_end;
+    line_.inner_from = begin_of(line_.inner);
+    line_.before = std::max<int64_t>(-line_.inner_from, 0);
+    line_.after = std::max<int64_t>(begin_of(line_.inner_end - 1) + run - width_, 0);
   }
   // Windows side by side, of one position each.
   void make_plain_line() {
@@ -181,7 +210,8 @@ class WindowStep final : public BoundStep {
     std::byte* own = scratch_ + top_bytes_ + place_bytes_ + thread * thread_bytes_;
     const auto take = [&](int64_t bytes) { return std::exchange(own, own + bytes); };
     WindowRows<T> rows{.dtype = dtype_, .width = width_, .none = w_.nowhere};
-    rows.sums = reinterpret_cast<T*>(take(row_bytes_)), rows.wide = reinterpret_cast<T*>(take(row_bytes_));
+    rows.sums = reinterpret_cast<T*>(take(sums_bytes_) + before_bytes_),
+    rows.wide = reinterpret_cast<T*>(take(row_bytes_));
     rows.places = reinterpret_cast<int32_t*>(take(row_bytes_));
     rows.found = reinterpret_cast<int32_t*>(take(line_bytes_));
     auto* line_top = reinterpret_cast<T*>(take(line_bytes_));
@@ -216,7 +246,8 @@ class WindowStep final : public BoundStep {
   std::vector<int64_t> place_;
   bool finds_ = false;
   int64_t first_ = 0, width_ = 0, points_ = 0, lines_ = 0, taps_ = 1;  // taps: rows of a line
-  int64_t row_bytes_ = 0, line_bytes_ = 0, taps_bytes_ = 0, top_bytes_ = 0, place_bytes_ = 0, thread_bytes_ = 0;
+  int64_t before_bytes_ = 0, sums_bytes_ = 0, row_bytes_ = 0, line_bytes_ = 0, taps_bytes_ = 0, top_bytes_ = 0,
+          place_bytes_ = 0, thread_bytes_ = 0;
   int threads_ = 1;
 };
 
