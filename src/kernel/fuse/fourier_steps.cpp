@@ -73,6 +73,44 @@ struct Spectrum {
   int64_t parts = 2;
 };
 
+// A kernel that packs rows of so many elements, expression by expression, by accesses of the outer kernel's.
+struct Packing {
+  const Kernel& outer;
+  Scalar type;
+  BoundKernel step = {};
+
+  Packing(const Kernel& kernel, int64_t length, Scalar scalar) : outer(kernel), type(scalar) {
+    step.kernel.name = outer.name + "_pack";
+    step.kernel.space = outer.space;
+    step.kernel.space.back() = length;
+  }
+  int32_t expr(const Expr& e) { return add_to(step.kernel, e); }
+  int32_t integer(int64_t n) { return expr(whole_number(ExprOp::constant, n)); }
+  int32_t zero() { return expr({.op = ExprOp::constant, .type = type}); }
+  int32_t place() { return expr(whole_number(ExprOp::index, static_cast<int64_t>(step.kernel.space.size()) - 1)); }
+  int32_t op(ExprOp what, Scalar of, int32_t a, int32_t b = -1, int32_t c = -1) {
+    return expr({.op = what, .type = of, .in = {a, b, c}});
+  }
+  int32_t load(Access a) {
+    const KernelArg arg = outer.args[static_cast<size_t>(a.arg)];
+    return load(std::move(a), arg);
+  }
+  int32_t load(Access a, const KernelArg& arg) {
+    Kernel& k = step.kernel;
+    step.values.push_back(a.arg);
+    k.args.push_back(arg);
+    a.arg = static_cast<int>(k.args.size()) - 1;
+    k.accesses.push_back(std::move(a));
+    Expr e{.op = ExprOp::load, .type = type};
+    e.integer = static_cast<int64_t>(k.accesses.size()) - 1;
+    return expr(e);
+  }
+  // x, and 0 at that element.
+  int32_t zero_at(int64_t element, int32_t x) {
+    return op(ExprOp::select, type, op(ExprOp::eq, Scalar::boolean, place(), integer(element)), zero(), x);
+  }
+};
+
 class Speller {
  public:
   explicit Speller(const Kernel& kernel)
@@ -83,7 +121,7 @@ class Speller {
         dtype_(type_ == Scalar::f64 ? DType::f64 : DType::f32) {}
 
   Unfused run() {
-    store(transform(packed(), form_.signal ? 1 : 2));
+    store(in_halves() ? transform(halved()) : transform(packed(), form_.signal ? 1 : 2));
     return std::move(result_);
   }
 
@@ -113,10 +151,13 @@ class Speller {
 
   // ---- from and to the outer kernel's memory
 
-  // The row from its end to its beginning: element n − j at place j, and 0 at place 0.
-  Access mirrored(const FourierForm::Row& row) const {
+  // A signal's even elements are the real part, and its odd ones the imaginary part, of a transform of half the length.
+  bool in_halves() const { return form_.signal && form_.length % 2 == 0; }
+
+  // The row from element n on to its beginning: element n − j at place j, and 0 where there is none.
+  Access mirrored(const FourierForm::Row& row, int64_t n) const {
     Access a = *row.access;
-    Guard there{std::vector<int64_t>(outer_.space.size(), 0), form_.length, row.count, row.step};
+    Guard there{std::vector<int64_t>(outer_.space.size(), 0), n, row.count, row.step};
     there.coeffs.back() = -1;
     a.strides.back() = 0;
     a.guards = {there};
@@ -136,49 +177,70 @@ class Speller {
   Rows packed() {
     const int64_t rows = element_count(rows_), parts = form_.im || form_.signal ? 2 : 1;
     if (is_packed()) return {form_.re.access->arg, rows, form_.length, 1};
-    const Rows z{add_scratch({parts, rows, form_.length}), rows, form_.length, parts};
-    BoundKernel step;
-    Kernel& k = step.kernel;
-    k.name = outer_.name + "_pack";
-    k.space = outer_.space;
-    const auto expr = [&](const Expr& e) { return add_to(k, e); };
-    const auto integer = [&](int64_t n) { return add_to(k, whole_number(ExprOp::constant, n)); };
-    const auto load = [&](Access a) {
-      step.values.push_back(a.arg);
-      k.args.push_back(outer_.args[static_cast<size_t>(a.arg)]);
-      a.arg = static_cast<int>(k.args.size()) - 1;
-      k.accesses.push_back(std::move(a));
-      Expr e{.op = ExprOp::load, .type = type_};
-      e.integer = static_cast<int64_t>(k.accesses.size()) - 1;
-      return expr(e);
-    };
-    const auto op = [&](ExprOp what, Scalar type, int32_t a, int32_t b = -1, int32_t c = -1) {
-      return expr({.op = what, .type = type, .in = {a, b, c}});
-    };
-    int32_t re = load(*form_.re.access);
+    Packing p(outer_, form_.length, type_);
+    int32_t re = p.load(*form_.re.access);
     int32_t im = -1;
     if (form_.im)
-      im = load(*form_.im->access);
+      im = p.load(*form_.im->access);
     else if (parts > 1)
-      im = expr({.op = ExprOp::constant, .type = type_});
+      im = p.zero();
     if (form_.signal) {
-      const int32_t place = expr(whole_number(ExprOp::index, static_cast<int64_t>(k.space.size()) - 1));
-      const int32_t first = op(ExprOp::le, Scalar::boolean, place, integer(form_.length / 2));
-      const int32_t zero = expr({.op = ExprOp::constant, .type = type_});
-      const auto whole_of = [&](int32_t own, int32_t other) { return op(ExprOp::select, type_, first, own, other); };
-      re = whole_of(re, load(mirrored(form_.re)));
-      if (form_.im) im = whole_of(op(ExprOp::neg, type_, im), load(mirrored(*form_.im)));
-      for (const int64_t real : {int64_t{0}, form_.length % 2 == 0 ? form_.length / 2 : 0})
-        im = op(ExprOp::select, type_, op(ExprOp::eq, Scalar::boolean, place, integer(real)), zero, im);
+      const int32_t first = p.op(ExprOp::le, Scalar::boolean, p.place(), p.integer(form_.length / 2));
+      const auto whole_of = [&](int32_t own, int32_t other) { return p.op(ExprOp::select, type_, first, own, other); };
+      re = whole_of(re, p.load(mirrored(form_.re, form_.length)));
+      if (form_.im) im = whole_of(p.op(ExprOp::neg, type_, im), p.load(mirrored(*form_.im, form_.length)));
+      im = p.zero_at(0, im);
     }
-    k.args.push_back({dtype_, parts * z.rows * z.length, true, -1});
-    step.values.push_back(z.value);
-    const auto to = [&](int64_t part) {
-      return Access{static_cast<int>(k.args.size()) - 1, part * z.rows * z.length, row_major_strides(k.space), {}, {}};
+    return packed(std::move(p), parts > 1 ? std::vector{re, im} : std::vector{re}, form_.length);
+  }
+
+  // z = e + i·o, whose transform has the signal's even elements as its real part and the odd ones as its imaginary one:
+  // of the conjugates y of the half spectrum, e[k] = y[k] + y[k + m] and o[k] = (y[k] − y[k + m])·exp(−2πi k / 2m) of
+  // m = length / 2, where y[k + m] = conj y[m − k].
+  Rows halved() {
+    const int64_t m = form_.length / 2;
+    const int turns = add_scratch({2, m});
+    KernelBuilder table({m});
+    const int to_table = table.output({dtype_, {2, m}});
+    const Turn t = turn(table, table.index(0), form_.length, type_);
+    put(table, to_table, {int64_t{0}, table.dim(0)}, t.cos);
+    put(table, to_table, {int64_t{1}, table.dim(0)}, -t.sin);
+    add(table, "half_turns", {turns});
+
+    Packing p(outer_, m, type_);
+    const auto add = [&](int32_t a, int32_t b) { return p.op(ExprOp::add, type_, a, b); };
+    const auto sub = [&](int32_t a, int32_t b) { return p.op(ExprOp::sub, type_, a, b); };
+    const auto mul = [&](int32_t a, int32_t b) { return p.op(ExprOp::mul, type_, a, b); };
+    const int32_t re = p.load(*form_.re.access), other_re = p.load(mirrored(form_.re, m));
+    int32_t im = p.zero(), other_im = im;
+    if (form_.im) {
+      im = p.zero_at(0, p.op(ExprOp::neg, type_, p.load(*form_.im->access)));
+      other_im = p.zero_at(0, p.load(mirrored(*form_.im, m)));  // bin m is real
+    }
+    const auto turn_of = [&](int64_t part) {
+      Access a{turns, part * m, std::vector<int64_t>(outer_.space.size(), 0), {}, {}};
+      a.strides.back() = 1;
+      return p.load(std::move(a), {dtype_, 2 * m, false, -1});
     };
-    k.stores = {{to(0), re}};
-    if (parts > 1) k.stores.push_back({to(1), im});
-    add(std::move(step));
+    const int32_t cos = turn_of(0), sin = turn_of(1), apart_re = sub(re, other_re), apart_im = sub(im, other_im);
+    const int32_t odd_re = sub(mul(apart_re, cos), mul(apart_im, sin));
+    const int32_t odd_im = add(mul(apart_re, sin), mul(apart_im, cos));
+    return packed(std::move(p), {sub(add(re, other_re), odd_im), add(add(im, other_im), odd_re)}, m);
+  }
+
+  // Values per point of the rows, `length` of them, as [part, row, element].
+  Rows packed(Packing p, const std::vector<int32_t>& parts, int64_t length) {
+    const auto count = static_cast<int64_t>(parts.size());
+    const int64_t rows = element_count(rows_);
+    const Rows z{add_scratch({count, rows, length}), rows, length, count};
+    Kernel& k = p.step.kernel;
+    k.args.push_back({dtype_, count * rows * length, true, -1});
+    p.step.values.push_back(z.value);
+    for (int64_t part = 0; part < count; ++part)
+      k.stores.push_back(
+          {{static_cast<int>(k.args.size()) - 1, part * rows * length, row_major_strides(k.space), {}, {}},
+           parts[static_cast<size_t>(part)]});
+    add(std::move(p.step));
     return z;
   }
 
@@ -205,6 +267,7 @@ class Speller {
     k.space.insert(k.space.begin(), s.parts);
     for (const Spectrum::Digit& digit : s.digits) k.space.push_back(digit.extent);
     const size_t rank = rows_.size() + 1;
+    const int64_t in_bin = in_halves() ? 2 : 1;  // elements of the result: then a bin's parts are neighbours
     k.args.push_back({dtype_, s.parts * s.rows * s.length, false, -1});
     step.values.push_back(s.value);
     k.accesses.push_back({0, 0, row_major_strides(k.space), {}, {}});
@@ -226,16 +289,17 @@ class Speller {
       k.args.push_back(outer_.args[static_cast<size_t>(to.arg)]);
       to.arg = static_cast<int>(k.args.size()) - 1;
       to.strides.resize(rank - 1);
-      to.strides.insert(to.strides.begin(), 0);
+      const bool all = stored->to.count == form_.length;
+      to.strides.insert(to.strides.begin(), all ? (in_bin - 1) * stored->to.step : 0);
       to.guards.clear();
       Guard kept{std::vector<int64_t>(rank, 0), 0, stored->to.count, stored->to.step};
+      kept.coeffs[0] = in_bin - 1;
       for (const Spectrum::Digit& digit : s.digits) {
-        const bool all = stored->to.count == form_.length;
-        to.strides.push_back(all ? digit.weight * stored->to.step : 0);
-        kept.coeffs.push_back(digit.weight);
+        to.strides.push_back(all ? in_bin * digit.weight * stored->to.step : 0);
+        kept.coeffs.push_back(in_bin * digit.weight);
       }
-      if (stored->to.count != form_.length) to.guards = {kept};
-      if (s.parts > 1) {
+      if (!all) to.guards = {kept};
+      if (s.parts > 1 && in_bin == 1) {
         Guard own{std::vector<int64_t>(k.space.size(), 0), -part, 1, 0};
         own.coeffs[0] = 1;
         to.guards.push_back(own);
