@@ -6,6 +6,7 @@ import builtins
 import math
 import operator
 from collections.abc import Iterable
+from typing import Any
 
 import torch
 
@@ -30,10 +31,19 @@ def find_needed(graph: torch.fx.Graph, conditions: Iterable[torch.fx.Node] = ())
 def _has_results(node: torch.fx.Node) -> bool:
     """Whether it is done for its results and for nothing else."""
     if isinstance(node.target, torch._ops.OpOverload):
-        if node.target._schema.is_mutable:
+        if node.target._schema.is_mutable or _updates_statistics(node):
             return False
         return bool(node.target._schema.returns) or str(node.target) in CONDITIONS
     return node.op == "call_function" and (node.target is operator.getitem or is_number_call(node))
+
+
+def _updates_statistics(node: torch.fx.Node) -> bool:
+    """Whether it is a norm in training, which writes its running statistics though its schema does not say so."""
+    target: Any = node.target
+    arguments = target._schema.arguments
+    given = {argument.name: value for argument, value in zip(arguments, node.args, strict=False)} | node.kwargs
+    training = given.get("training", given.get("use_input_stats", False))
+    return "functional" not in target._opname and given.get("running_mean") is not None and training is not False
 
 
 def is_number_call(node: torch.fx.Node) -> bool:

@@ -24,12 +24,14 @@ def with_views_told(program: torch.export.ExportedProgram) -> torch.export.Expor
     if not any(True for _ in _untold(program.graph_module)):
         return program
     module = copied(program.graph_module)
+    spent: dict[Node, None] = {}  # whose results are told now; of others that nothing reads, effects may be wanted
     for node, source in list(_untold(module)):
+        if node.target is operator.getitem:
+            spent[node.args[0]] = None  # type: ignore[index]
         _tell(node, source)
-    for part in parts_of(module):
-        for node in reversed(part.graph.nodes):
-            if not node.users and _is_silent(node.target):
-                part.graph.erase_node(node)
+    for node in spent:
+        if not node.users:
+            node.graph.erase_node(node)
     module.recompile()
     return rebuilt(program, module)
 
