@@ -83,12 +83,13 @@ def verify(
     if expected is None and name not in program.sources:
         raise UsageError("a program that was loaded has no IR to evaluate: compile it here, or give `expected`")
     weights = program.weights if weights is None else weights
-    found = Session(program, weights, device=device).run(inputs, method=name)
-    if expected is None:
+    session = Session(program, weights, device=device)
+    if expected is None:  # before the run: it may need more memory than there is
         expected, dtypes = _reference(program, name, inputs, weights)
     else:
         expected = {output: as_array(value, where=f"expected['{output}']") for output, value in expected.items()}
         dtypes = [str(value.dtype) for value in expected.values()]
+    found = session.run(inputs, method=name)
     bar = _core.relative_l2_bar(program.handle, dtypes)
     missing = [output for output in expected if output not in found]
     if missing or not expected:
@@ -98,8 +99,8 @@ def verify(
 
 
 def _compared(output: str, found: np.ndarray, expected: np.ndarray) -> Comparison:
-    if expected.size != found.size:
-        raise UsageError(f"expected['{output}']: expected {found.size} elements, found {expected.size}")
+    if expected.shape not in (found.shape, (found.size,)):
+        raise UsageError(f"expected['{output}']: expected {list(found.shape)}, found {list(expected.shape)}")
     return compare(found, expected)
 
 

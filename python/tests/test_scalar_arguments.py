@@ -15,7 +15,8 @@ from modules import Calls
 
 INF = float("inf")
 WHOLE = [0, 1, 3, -2, 255, 2**24 + 1, 2**31 - 1, -(2**31) - 1, 2**53 + 1, 2**63 - 1, -(2**63)]
-NUMBERS = [*WHOLE, True, 0.5, -0.5, 0.1, 2.5, -2.5, -0.0, 1e10, 1e-40, 1e300, INF, -INF, float("nan")]
+LONG = [1e9 + 7, 2.0**24 + 1, 2.0**31 - 1, 1e18, -(2.0**53) + 1, 1e-50]  # of more digits, or less, than float32 has
+NUMBERS = [*WHOLE, *LONG, True, 0.5, -0.5, 0.1, 2.5, -2.5, -0.0, 1e10, 1e-40, 1e300, INF, -INF, float("nan")]
 ENDS = {torch.uint8: [0, 255], torch.int8: [-128, 127], torch.int32: [2**24 + 1, 2**31 - 1], torch.int64: [2**53 + 1, -(2**62) - 1]}
 DTYPES = [[torch.bool, *ENDS, torch.float32, torch.float64], [torch.bfloat16]]  # those of one program
 # What has no answer to compare: drawn numbers and layouts; and where PyTorch itself has several.
@@ -146,3 +147,42 @@ def test_a_number_in_the_place_of_a_tensor(name):
     ir = {"graph_inputs": inputs, "graph_outputs": [result], "weights": [], "nodes": [node]}
     found = npusim.Session(npusim.compile(ir, dtype="float32")).run(*operands)["y"].tolist()
     assert found == [2**53 + 3, 2**31 + 5 if name == "masked_fill.Tensor" else 2**53 + 3]
+
+
+def written(number, x):
+    y = x.clone()
+    y[1:] = number
+    return y
+
+
+CREATORS = {
+    "full": lambda number, x: torch.full((2,), number, dtype=x.dtype),
+    "full_like": lambda number, x: torch.full_like(x, number),
+    "new_full": lambda number, x: x.new_full((2,), number),
+    "scalar_tensor": lambda number, x: torch.scalar_tensor(number, dtype=x.dtype),
+    "fill_": lambda number, x: (x * 1).fill_(number),
+    "written": written,
+}
+
+
+@pytest.mark.parametrize("dtype", [*ENDS, torch.bool, torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("name", CREATORS)
+def test_what_is_filled_has_all_digits(name, dtype):
+    """Or is refused, where PyTorch refuses the number."""
+    create, x = CREATORS[name], torch.ones(2, dtype=dtype)
+    wanted, refused = {}, []
+    for number in NUMBERS:
+        try:
+            wanted[len(wanted)] = (number, create(number, x))
+        except (RuntimeError, OverflowError):
+            refused.append(number)
+
+    def run(x):
+        return [create(number, x) for number, _ in wanted.values()]
+
+    found = npusim.Session(npusim.compile(Calls(run), (x,), dtype="float32")).run(x)
+    for (number, value), output in zip(wanted.values(), found.values(), strict=True):
+        assert torch.equal(value.nan_to_num(nan=7), torch.from_numpy(output).nan_to_num(nan=7)), number
+    for number in refused:
+        with pytest.raises((npusim.Error, RuntimeError, OverflowError)):
+            npusim.compile(Calls(lambda x, number=number: [create(number, x)]), (x,), dtype="float32")

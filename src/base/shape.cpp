@@ -16,7 +16,9 @@ int64_t element_count(const Shape& shape) {
     if (extent == 0) {
       zero = true;
     } else if (__builtin_mul_overflow(count, extent, &count) || count > (int64_t{1} << 56)) {
-      fail(ErrorKind::bad_input, "shape {} has too many elements", to_string(shape));
+      const bool empty = std::find(shape.begin(), shape.end(), 0) != shape.end();
+      fail(ErrorKind::bad_input, "shape {} has too many elements{}", to_string(shape),
+           empty ? " beside its zeros" : "");
     }
   }
   return zero ? 0 : count;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "cli/cli.h"
 #include "cli/compile_flags.h"
@@ -105,9 +106,8 @@ std::vector<Row> against_golden(const Flags& flags, const Program& program, Sess
 }
 
 std::vector<Row> against_reference(const Flags& flags, const Program& program, Session& session,
-                                   const TensorSet* weights, const MethodSource& source,
-                                   const std::vector<HostTensor>& inputs, const std::vector<TensorInfo>& outputs) {
-  const auto [expected, rounded] = evaluate_ir(source, inputs, weights);
+                                   const Evaluated& reference, const std::vector<TensorInfo>& outputs) {
+  const auto& [expected, rounded] = reference;
   std::vector<DType> dtypes = used_dtypes(program);
   dtypes.insert(dtypes.end(), rounded.begin(), rounded.end());
   std::vector<Row> rows;
@@ -171,12 +171,17 @@ int run(const Flags& flags) {
     for (std::string& note : overflow_notes(*program, weights.get()))
       if (std::find(notes.begin(), notes.end(), note) == notes.end()) notes.push_back(std::move(note));
     write_inputs(session, 0, inputs);
+    std::optional<Evaluated> reference;  // which may need more memory than there is, before the program runs
+    if (flags.golden.empty()) {
+      progress.stage("reference");
+      reference = evaluate_ir(source, inputs, weights.get());
+    }
     progress.stage("run");
     session.run(0);
     progress.stage("compare");
     const std::vector<TensorInfo> outputs = method_outputs(*program, "main");
-    rows = flags.golden.empty() ? against_reference(flags, *program, session, weights.get(), source, inputs, outputs)
-                                : against_golden(flags, *program, session, outputs);
+    rows = reference ? against_reference(flags, *program, session, *reference, outputs)
+                     : against_golden(flags, *program, session, outputs);
   }
   for (const std::string& note : notes) print_note(note);
   const bool ok = std::all_of(rows.begin(), rows.end(), [](const Row& row) { return row.failed.empty(); });

@@ -1,4 +1,6 @@
 // Activation functions.
+#include <fmt/format.h>
+
 #include <limits>
 #include <numbers>
 
@@ -27,12 +29,17 @@ std::string refuse_gelu(const OpCall& call) {
   return approximate == "none" || approximate == "tanh" ? "" : "approximate='" + approximate + "' is not none or tanh";
 }
 
-constexpr OpRecord gelu_record() {
-  OpRecord record = formula<[](Ex x, const OpCall& c) { return gelu(x, c); }>(
-      "gelu(Tensor self, *, str approximate=\"none\") -> Tensor");
-  record.refuse = refuse_gelu;
+template <auto meaning>
+constexpr OpRecord checked(std::string_view schema, std::string (*refuse)(const OpCall&)) {
+  OpRecord record = formula<meaning>(schema);
+  record.refuse = refuse;
   return record;
 }
+
+std::string refuse_softshrink(const OpCall& call) {
+  return call.number("lambd") >= 0 ? "" : fmt::format("lambd {} is not 0 or more", call.number("lambd"));
+}
+std::string refuse_celu(const OpCall& call) { return call.number("alpha") == 0 ? "alpha 0 has no inverse" : ""; }
 
 // Without the products that are none, which take their time of numbers below normal ones.
 Ex times(Ex x, double factor) { return factor == 1 ? x : x * literal(x, factor); }
@@ -182,19 +189,20 @@ constexpr OpRecord records[] = {
     real_formula<[](Ex x) { return x / (1 + exp(-x)); }>("silu(Tensor self) -> Tensor"),
     real_formula<[](Ex x) { return sigmoid(x); }>("sigmoid(Tensor self) -> Tensor"),
     real_formula<[](Ex x) { return sigmoid(x); }>("special_expit(Tensor self) -> Tensor"),
-    gelu_record(),
+    checked<[](Ex x, const OpCall& c) { return gelu(x, c); }>(
+        "gelu(Tensor self, *, str approximate=\"none\") -> Tensor", refuse_gelu),
     formula<three_way_elu>("elu(Tensor self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1) -> Tensor"),
     formula<[](Ex x) { return selu(x); }>("selu(Tensor self) -> Tensor"),
-    formula<[](Ex x, const OpCall& c) { return elu(x, c.number("alpha"), 1, 1 / c.number("alpha")); }>(
-        "celu(Tensor self, Scalar alpha=1.) -> Tensor"),
+    checked<[](Ex x, const OpCall& c) { return elu(x, c.number("alpha"), 1, 1 / c.number("alpha")); }>(
+        "celu(Tensor self, Scalar alpha=1.) -> Tensor", refuse_celu),
     formula<[](Ex x, const OpCall& c) { return leaky_relu(x, scalar_attr(x, c, "negative_slope")); }>(
         "leaky_relu(Tensor self, Scalar negative_slope=0.01) -> Tensor"),
     formula<clip>("hardtanh(Tensor self, Scalar min_val=-1, Scalar max_val=1) -> Tensor"),
     formula<[](Ex x) { return x * min(max(x + 3, 0), 6) / 6; }>("hardswish(Tensor self) -> Tensor"),
     formula<[](Ex x) { return min(max(x + 3, 0), 6) / 6; }>("hardsigmoid(Tensor self) -> Tensor"),
     formula<shrink>("hardshrink(Tensor self, Scalar lambd=0.5) -> Tensor"),
-    formula<[](Ex x, const OpCall& c) { return softshrink(x, c); }>(
-        "softshrink(Tensor self, Scalar lambd=0.5) -> Tensor"),
+    checked<[](Ex x, const OpCall& c) { return softshrink(x, c); }>(
+        "softshrink(Tensor self, Scalar lambd=0.5) -> Tensor", refuse_softshrink),
     formula<[](Ex x, const OpCall& c) { return softplus(x, c); }>(
         "softplus(Tensor self, Scalar beta=1, Scalar threshold=20) -> Tensor"),
     in_memory(formula<[](Ex x) { return min(x, 0) - log1p(exp(-abs(x))); }>("log_sigmoid(Tensor self) -> Tensor"),

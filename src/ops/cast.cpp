@@ -96,7 +96,7 @@ constexpr OpRecord records[] = {
     copy("resolve_conj(Tensor(a) self) -> Tensor(a)", Memory::same),
     copy("alias_copy(Tensor self) -> Tensor", Memory::row_major),
     overwrite<[](Ex, Ex source) { return source; }>("copy(Tensor self, Tensor src, bool non_blocking=False) -> Tensor"),
-    overwrite<[](Ex x, const OpCall& c) { return scalar_attr(x, c, "value"); }>(
+    overwrite<[](Ex x, const OpCall& c) { return stored_attr(*x.builder, c, "value", c.outputs[0].dtype); }>(
         "fill.Scalar(Tensor self, Scalar value) -> Tensor"),
     overwrite<[](Ex, Ex value) { return value; }>("fill.Tensor(Tensor self, Tensor value) -> Tensor"),
     overwrite<[](Ex x) { return literal(x, int64_t{0}); }>("zero(Tensor self) -> Tensor"),

@@ -103,7 +103,8 @@ void lower_constant(const OpCall& call, Lowering& lowering) {
 
 void lower_filled(const OpCall& call, Lowering& lowering) {
   Pointwise p(call, lowering);
-  p.store(p.attr(call.op->schema.find("fill_value") >= 0 ? "fill_value" : "s"));
+  const char* value = call.op->schema.find("fill_value") >= 0 ? "fill_value" : "s";
+  p.store(stored_attr(p.kernel, call, value, call.outputs[0].dtype));
 }
 
 template <int64_t value>

@@ -92,6 +92,9 @@ std::vector<TensorType> infer_cdist(const OpCall& call) {
     fail(ErrorKind::bad_input, "{}: operands {} and {} do not fit", call.op->name(), to_string(a), to_string(b));
   if (call.op->schema.find("p") >= 0 && !(call.number("p") >= 0))
     fail(ErrorKind::bad_input, "{}: expected p of 0 or more, found {}", call.op->name(), call.number("p"));
+  if (call.op->schema.find("compute_mode") >= 0 && !call.is_none("compute_mode"))
+    if (const int64_t mode = call.integer("compute_mode"); mode < 0 || mode > 2)
+      fail(ErrorKind::bad_input, "{}: expected compute_mode 0, 1 or 2, found {}", call.op->name(), mode);
   Shape shape = broadcast_shapes({a.begin(), a.end() - 2}, {b.begin(), b.end() - 2});
   shape.insert(shape.end(), {a[a.size() - 2], b[b.size() - 2]});
   return {real_result(call, shape)};

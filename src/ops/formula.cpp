@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "base/error.h"
 
@@ -84,15 +85,20 @@ Ex scalar_attr(Ex x, const OpCall& call, std::string_view name) {
 
 Ex stored_attr(KernelBuilder& kernel, const OpCall& call, std::string_view name, DType dtype) {
   const double real = call.number(name);
+  const auto misfit = [&](const std::string& value) {
+    fail(ErrorKind::unsupported, "{}: {} {} does not fit {}", call.op->name(), name, value, dtype_name(dtype));
+  };
+  if (dtype == DType::f32 && std::isfinite(real) && std::fabs(real) > std::numeric_limits<float>::max())
+    misfit(fmt::to_string(real));  // of 16 bits a program may be whose model has 32
   if (is_float(dtype)) return kernel.number(real, scalar_of(dtype));
   if (dtype == DType::boolean) return kernel.integer(real != 0);
   const bool fits = std::fabs(real) < 0x1p63 || !call.is_real(name);
   const int64_t whole = !fits ? 0 : call.is_real(name) ? static_cast<int64_t>(real) : call.integer(name);
-  // Of uint8 negative numbers count from 256, as everywhere in ATen.
+  // Of uint8 negative integers count from 256, as everywhere in ATen.
   const int64_t wrapped = wrap_through(dtype, whole);
-  if (!fits || (wrapped != whole && !(dtype == DType::u8 && whole < 0 && whole > -256)))
-    fail(ErrorKind::unsupported, "{}: {} {} does not fit {}", call.op->name(), name,
-         call.is_real(name) ? fmt::to_string(real) : fmt::to_string(whole), dtype_name(dtype));
+  const bool below = dtype == DType::u8 && call.is_real(name) && real < 0;
+  if (!fits || below || (wrapped != whole && !(dtype == DType::u8 && whole < 0 && whole > -256)))
+    misfit(call.is_real(name) ? fmt::to_string(real) : fmt::to_string(whole));
   return kernel.integer(wrapped);
 }
 

@@ -87,6 +87,11 @@ void lower_linear(const OpCall& call, Lowering& lowering) {
   lower_matmul(lowering, "linear", spec);
 }
 
+// The sum of no products is nothing, whatever it is multiplied by.
+Factor alpha_of(const OpCall& call) {
+  return element_count(call.inputs[1]->shape) == 0 ? Factor{} : factor_attr(call, "alpha");
+}
+
 // beta · self + alpha · (operand 1 @ operand 2)
 template <size_t a_rank, size_t b_rank>
 std::vector<TensorType> infer_add_matmul(const OpCall& call) {
@@ -105,7 +110,7 @@ void lower_add_matmul(const OpCall& call, Lowering& lowering) {
   spec.a = lowering.input(1);
   spec.b = lowering.input(2);
   spec.bias = lowering.input(0);
-  spec.alpha = factor_attr(call, "alpha");
+  spec.alpha = alpha_of(call);
   spec.beta = factor_attr(call, "beta");
   spec.result = lowering.output(0);
   lower_matmul(lowering, kernel_name(call), spec);
@@ -114,7 +119,7 @@ void lower_add_matmul(const OpCall& call, Lowering& lowering) {
 void lower_addmm_activation(const OpCall& call, Lowering& lowering) {
   const Labelled a{lowering.input(1), {0, 1}}, b{lowering.input(2), {1, 2}}, result{lowering.output(0), {0, 2}};
   lower_product(lowering, "addmm_activation", a, b, result, [&](OpKernel& k, Ex x, int rows) {
-    x = add_bias(k, x, rows, factor_attr(call, "alpha"), lowering.input(0), factor_attr(call, "beta"));
+    x = add_bias(k, x, rows, alpha_of(call), lowering.input(0), factor_attr(call, "beta"));
     if (x.type() == Scalar::i64) x = k.round_to(x, call.outputs[0].dtype);
     if (!call.boolean("use_gelu")) return max(x, 0);
     return 0.5 * x * (1 + erf(x * std::sqrt(0.5)));
@@ -133,7 +138,7 @@ std::vector<TensorType> infer_addbmm(const OpCall& call) {
 void lower_addbmm(const OpCall& call, Lowering& lowering) {
   const Labelled a{lowering.input(1), {0, 1, 2}}, b{lowering.input(2), {0, 2, 3}}, result{lowering.output(0), {1, 3}};
   lower_product(lowering, "addbmm", a, b, result, [&](OpKernel& k, Ex x, int rows) {
-    return add_bias(k, x, rows, factor_attr(call, "alpha"), lowering.input(0), factor_attr(call, "beta"));
+    return add_bias(k, x, rows, alpha_of(call), lowering.input(0), factor_attr(call, "beta"));
   });
 }
 

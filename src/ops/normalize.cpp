@@ -135,6 +135,11 @@ void lower_group_norm(const OpCall& call, Lowering& lowering) {
 std::vector<TensorType> infer_native_group_norm(const OpCall& call) {
   check_groups(call, call.integer("group"));
   const TensorType& input = call.type("input");
+  const int64_t n = call.integer("N"), c = call.integer("C"), inner = call.integer("HxW");
+  const Shape sizes{n, c, inner};
+  if (n != input.shape[0] || c != input.shape[1] || inner < 0 || element_count(sizes) != element_count(input.shape))
+    fail(ErrorKind::bad_input, "{}: N, C and HxW {} are not those of {}", call.op->name(), to_string(sizes),
+         to_string(input.shape));
   const TensorType row{input.dtype == DType::f64 ? DType::f64 : DType::f32, {input.shape[0], call.integer("group")}};
   return {input, row, row};
 }

@@ -1,6 +1,8 @@
 // Reductions to one value per row: sums, products, extremes, truth values, norms, moments.
 #include "ops/reduce.h"
 
+#include <fmt/format.h>
+
 #include <cmath>
 #include <limits>
 
@@ -13,9 +15,13 @@ namespace {
 constexpr double sum_tolerance = 256;
 
 constexpr auto sum = [](RowKernel& k, Ex x, const OpCall&) { return k.reduce(Reduction::sum, x); };
-constexpr auto nan_sum = [](RowKernel& k, Ex x, const OpCall&) {
-  return k.reduce(Reduction::sum, is_real(x) ? select(isnan(x), 0.0, x) : x);
-};
+// NaN is left out before it is converted.
+void lower_nan_sum(const OpCall& call, Lowering& lowering) {
+  RowKernel k(lowering, call.inputs[0]->shape, reduced_dims(call));
+  const Ex x = k.load_element(lowering.input(0));
+  k.store_row(lowering.output(0), k.reduce(Reduction::sum, converted(is_real(x) ? select(isnan(x), 0.0, x) : x, call)));
+  k.done(kernel_name(call));
+}
 constexpr auto product = [](RowKernel& k, Ex x, const OpCall&) { return k.reduce(Reduction::product, x); };
 constexpr auto largest = [](RowKernel& k, Ex x, const OpCall&) { return k.reduce(Reduction::max, x); };
 constexpr auto smallest = [](RowKernel& k, Ex x, const OpCall&) { return k.reduce(Reduction::min, x); };
@@ -52,6 +58,13 @@ void lower_dist(const OpCall& call, Lowering& lowering) {
   k.done("dist");
 }
 
+std::vector<TensorType> infer_mean(const OpCall& call) {
+  const std::vector<TensorType> result = infer_reduction(call);
+  if (!is_float(result[0].dtype))
+    fail(ErrorKind::bad_input, "{}: dtype {}: expected a floating one", call.op->name(), dtype_name(result[0].dtype));
+  return result;
+}
+
 // Of what is added, unlike a sum's, nothing is rounded first: 16-bit dtypes are those of the result alone.
 void lower_mean(const OpCall& call, Lowering& lowering) {
   RowKernel k(lowering, call.inputs[0]->shape, reduced_dims(call));
@@ -62,7 +75,7 @@ void lower_mean(const OpCall& call, Lowering& lowering) {
 }
 
 constexpr OpRecord mean(std::string_view schema) {
-  return in_memory(row_op(schema, infer_reduction, lower_mean, sum_tolerance), Memory::row_major);
+  return in_memory(row_op(schema, infer_mean, lower_mean, sum_tolerance), Memory::row_major);
 }
 
 std::vector<TensorType> infer_extreme(const OpCall& call) {
@@ -122,7 +135,8 @@ void lower_moments(const OpCall& call, Lowering& lowering) {
   const auto size = static_cast<double>(k.size());
   const Ex average = k.reduce(Reduction::sum, x) / size;
   const Ex deviation = x - average;
-  const Ex variance = k.reduce(Reduction::sum, deviation * deviation) / std::max(size - correction_of(call), 0.0);
+  const double correction = correction_of(call), divisor = size > 0 && size > correction ? size - correction : 0;
+  const Ex variance = k.reduce(Reduction::sum, deviation * deviation) / divisor;
   k.store_row(lowering.output(0), root ? sqrt(variance) : variance);
   if (with_mean) k.store_row(lowering.output(1), average);
   k.done(kernel_name(call));
@@ -145,7 +159,10 @@ std::vector<TensorType> infer_histogram(const OpCall& call) {
 }
 
 std::string refuse_histogram(const OpCall& call) {
-  return call.number("min") == call.number("max") ? "min equals max: the range would depend on the data" : "";
+  const double low = call.number("min"), high = call.number("max");
+  if (!(std::isfinite(low) && std::isfinite(high) && low <= high))
+    return fmt::format("bins from min {} to max {}", low, high);
+  return low == high ? "min equals max: the range would depend on the data" : "";
 }
 
 void lower_histogram(const OpCall& call, Lowering& lowering) {
@@ -182,8 +199,9 @@ constexpr OpRecord records[] = {
     reduction<sum>("sum(Tensor self, *, ScalarType? dtype=None) -> Tensor", infer_sum, sum_tolerance),
     reduction<sum>("sum.dim_IntList(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
                    infer_sum, sum_tolerance),
-    reduction<nan_sum>("nansum(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
-                       infer_sum, sum_tolerance),
+    in_memory(row_op("nansum(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
+                     infer_sum, lower_nan_sum, sum_tolerance),
+              Memory::row_major),
     mean("mean(Tensor self, *, ScalarType? dtype=None) -> Tensor"),
     mean("mean.dim(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"),
     reduction<product>("prod(Tensor self, *, ScalarType? dtype=None) -> Tensor", infer_sum),

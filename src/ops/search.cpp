@@ -27,6 +27,13 @@ std::vector<TensorType> infer_search(const OpCall& call) {
   if (out_of_order(call, sorted.shape, values))
     fail(ErrorKind::bad_input, "{}: values {} do not fit sorted {}", call.op->name(), to_string(values),
          to_string(sorted));
+  if (call.op->schema.find("side") >= 0 && !call.is_none("side")) {
+    const std::string side = call.text("side");
+    if (side != "left" && side != "right")
+      fail(ErrorKind::bad_input, "{}: side '{}' is not left or right", call.op->name(), side);
+    if (side == "left" && call.boolean("right"))
+      fail(ErrorKind::bad_input, "{}: side is left, and right is true", call.op->name());
+  }
   return {{call.boolean("out_int32") ? DType::i32 : DType::i64, values}};
 }
 

@@ -1,6 +1,7 @@
 // Softmax and its logarithm along any dimension, and the logarithm of a sum of exponentials.
 #include <limits>
 
+#include "base/error.h"
 #include "ops/reduce.h"
 
 namespace npusim {
@@ -37,10 +38,15 @@ Ex log_sum_exp(RowKernel& k, Ex x, const OpCall&) {
 std::vector<TensorType> infer_softmax(const OpCall& call) {
   TensorType type = call.type("self");
   normalize_dim(call.integer("dim"), type.shape.size());
-  if (call.op->schema.find("dtype") >= 0)
+  if (call.op->schema.find("dtype") >= 0) {
     type.dtype = call.dtype("dtype").value_or(type.dtype);
-  else if (call.boolean("half_to_float"))
+  } else if (call.boolean("half_to_float")) {
+    if (dtype_size(type.dtype) != 2)
+      fail(ErrorKind::bad_input, "{}: half_to_float of {}: expected 16 bits", call.op->name(), dtype_name(type.dtype));
     type.dtype = DType::f32;
+  }
+  if (!is_float(type.dtype))
+    fail(ErrorKind::bad_input, "{}: dtype {}: expected a floating one", call.op->name(), dtype_name(type.dtype));
   return {type};
 }
 

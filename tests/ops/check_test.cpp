@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "ops/call.h"
 
 namespace npusim {
@@ -54,6 +56,36 @@ TEST(Unwritten, MemoryIsZero) {
   for (const char* name : {"aten.new_empty.default", "aten.new_empty_strided.default"})
     EXPECT_EQ(result(name, {counting({3})}, attrs), zeros) << name;
   EXPECT_EQ(result("aten.empty_like.default", {counting({4})}), zeros);
+}
+
+// Attributes that a schema allows and PyTorch does not.
+TEST(Refusals, AttributesThatPyTorchRefuses) {
+  const double none = std::numeric_limits<double>::quiet_NaN(), infinite = std::numeric_limits<double>::infinity();
+  const HostTensor sorted = floats({3}, {1, 2, 2}), x = floats({1, 4, 2}, {1, 2, 3, 4, 5, 6, 7, 8});
+  const auto expect = [](const std::string& name, const std::vector<std::optional<HostTensor>>& inputs,
+                         const HandCall::Attrs& attrs, const std::string& text) {
+    EXPECT_THAT(problem(name, inputs, attrs), HasSubstr(text)) << name;
+  };
+  for (const char* side : {"rigth", "", "LEFT"})
+    expect("aten.searchsorted.Tensor", {sorted, sorted}, {{"side", std::string(side)}}, "is not left or right");
+  expect("aten.searchsorted.Tensor", {sorted, sorted}, {{"side", std::string("left")}, {"right", true}},
+         "side is left");
+  EXPECT_EQ(result("aten.searchsorted.Tensor", {sorted, sorted}, {{"side", std::string("right")}}), (Reals{1, 3, 3}));
+  for (const auto& [low, high] : {std::pair{2.0, 1.0}, {none, 1.0}, {0.0, none}, {-infinite, 1.0}, {0.0, infinite}})
+    expect("aten.histc.default", {sorted}, {{"bins", int64_t{4}}, {"min", low}, {"max", high}}, "bins from min");
+  for (const double lambd : {-1.0, none})
+    expect("aten.softshrink.default", {sorted}, {{"lambd", lambd}}, "is not 0 or more");
+  expect("aten.celu.default", {sorted}, {{"alpha", 0.0}}, "no inverse");
+  for (const Ints& sizes : {Ints{-1, 4, 2}, Ints{1, 0, 2}, Ints{1, 4, int64_t{1} << 50}, Ints{1, 2, 4}, Ints{1, 4, 3}})
+    expect("aten.native_group_norm.default", {x, {}, {}},
+           {{"N", sizes[0]}, {"C", sizes[1]}, {"HxW", sizes[2]}, {"group", int64_t{2}}, {"eps", 1e-5}},
+           "are not those of");
+  for (const char* name : {"aten.mean.default", "aten.softmax.int", "aten._safe_softmax.default"})
+    expect(name, {sorted}, {{"dtype", DType::i32}, {"dim", int64_t{0}}}, "expected a floating one");
+  for (const char* name : {"aten._softmax.default", "aten._log_softmax.default"})
+    expect(name, {sorted}, {{"dim", int64_t{0}}, {"half_to_float", true}}, "expected 16 bits");
+  expect("aten._cdist_forward.default", {floats({1, 2}, {1, 5}), floats({1, 2}, {3, -7})},
+         {{"p", 2.0}, {"compute_mode", int64_t{1} << 31}}, "expected compute_mode 0, 1 or 2");
 }
 
 // What only training does is refused, never aliased.
