@@ -113,6 +113,8 @@ OwnTensor own(HostTensor tensor) {
 
 NB_MODULE(_core, m) {
   using namespace npusim::python;
+  if (PyInterpreterState_Get() != PyInterpreterState_Main())  // whose lock a run would wait for, for ever
+    throw nb::import_error("npusim works in the main interpreter alone: it was imported in a sub-interpreter");
   m.doc() = "What python/npusim is built on; not for direct use.";
   nb::set_leak_warnings(
       false);  // torch.compile's caches live as long as the process: nobody can do anything about them

@@ -6,6 +6,9 @@ import inspect
 import json
 import math
 import pathlib
+import subprocess
+import sys
+from xml.etree import ElementTree
 
 import npusim
 import numpy as np
@@ -148,6 +151,25 @@ def test_generate(tinyqwen):
     for wrong in ("12", 1, None, [1.5], [None]):
         with pytest.raises(npusim.UsageError):
             tokenizer.decode(wrong)
+
+
+@pytest.mark.parametrize("odd", ["\ufffe", "\uffff", "\x00", "\x1b[2J", "<&>\"'", "\u2028", "\ufdd0", "\U0001fffe", "\x85", "]]>"])
+def test_pictures_of_odd_names_are_xml(odd):
+    ir = add_ir()
+    ir["nodes"][0]["name"] = ir["nodes"][0]["outputs"][0]["name"] = ir["graph_outputs"][0]["name"] = odd
+    plan = npusim.partition(ir)
+    root = ElementTree.fromstring(plan.picture())
+    assert root.tag.endswith("svg")
+
+
+def test_a_sub_interpreter_cannot_import():
+    """Where a run would wait for the main interpreter's lock for ever."""
+    package = pathlib.Path(npusim.__file__).parents[1]
+    script = f"import sys; sys.path.insert(0, {str(package)!r})\ntry:\n  import npusim\nexcept ImportError as e:\n  print(e)"
+    interpreters = "_xxsubinterpreters" if sys.version_info < (3, 13) else "_interpreters"
+    run = f"import {interpreters} as i; i.run_string(i.create(), {script!r})"
+    said = subprocess.run([sys.executable, "-c", run], capture_output=True, text=True, timeout=120)
+    assert "sub-interpreter" in said.stdout, said
 
 
 def test_names_in_errors_are_printable(tmp_path):
