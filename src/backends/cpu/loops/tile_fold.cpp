@@ -8,6 +8,7 @@
 #include <hwy/highway.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <type_traits>
@@ -282,21 +283,46 @@ HWY_INLINE bool none_beyond(D d, Vector x, Vector top) {
     return hn::AllTrue(d, highest ? hn::Le(x, top) : hn::Ge(x, top));
 }
 
-// The extreme so far, rarely a new one: NaN from the first one on.
+// The extreme of what it was and one more; NaN stays. Without a branch, which short rows would take every other time.
+template <bool highest, class T>
+HWY_INLINE T further(T x, T top) {
+  using Bits = std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>;
+  const bool beyond = !(highest ? x <= top : x >= top) & (top == top);
+  const Bits mask = -static_cast<Bits>(beyond), before = std::bit_cast<Bits>(top);
+  return std::bit_cast<T>(static_cast<Bits>(before ^ ((before ^ std::bit_cast<Bits>(x)) & mask)));
+}
+
+constexpr int64_t short_row = 128;  // where a new extreme is not rare
+
+template <class T, class Carry, bool highest, int rows>
+void scan_extreme_rows(const TileCall& c, int64_t first) {
+  Carry* kept = const_cast<Carry*>(static_cast<const Carry*>(c.in[1])) + first;
+  const T* a = row_of<T>(c, 0, first);
+  T* out = dst_row_of<T>(c, first);
+  const int64_t in_row = c.in_row[0], out_row = c.dst_row;
+  T top[rows];
+  for (int r = 0; r < rows; ++r) top[r] = static_cast<T>(kept[r]);
+  for (int64_t j = 0; j < c.columns; ++j)
+#pragma GCC unroll 4
+    for (int r = 0; r < rows; ++r) out[r * out_row + j] = top[r] = further<highest>(a[r * in_row + j], top[r]);
+  for (int r = 0; r < rows; ++r) kept[r] = static_cast<Carry>(top[r]);
+}
+
+// The extreme so far, of long rows rarely a new one: NaN from the first one on.
 template <class T, class Carry, bool highest>
 void scan_extreme(const TileCall& c) {
   const hn::ScalableTag<T> d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  for (int64_t r = 0; r < c.rows; ++r) {
+  int64_t begin = 0;
+  for (; c.columns < short_row && begin + 4 <= c.rows; begin += 4) scan_extreme_rows<T, Carry, highest, 4>(c, begin);
+  for (int64_t r = begin; r < c.rows; ++r) {
     Carry& kept = const_cast<Carry*>(static_cast<const Carry*>(c.in[1]))[r];
     const T* a = row_of<T>(c, 0, r);
     T* out = dst_row_of<T>(c, r);
     T top = static_cast<T>(kept);
     const auto walk = [&](int64_t begin, int64_t end) {
       for (int64_t j = begin; j < end; ++j) {
-        const T x = a[j];
-        if (!(highest ? x <= top : x >= top) && top == top) top = x;
-        out[j] = top;
+        out[j] = top = further<highest>(a[j], top);
       }
     };
     int64_t j = 0;
@@ -313,18 +339,39 @@ void scan_extreme(const TileCall& c) {
 }
 
 // in[0] elements, in[2] their running extreme, in[1] the last place of it so far, by row.
+template <class T, int rows>
+void running_place_rows(const TileCall& c, int64_t begin) {
+  int64_t* kept = const_cast<int64_t*>(static_cast<const int64_t*>(c.in[1])) + begin;
+  const T *a = row_of<T>(c, 0, begin), *tops = row_of<T>(c, 2, begin);
+  int64_t* out = dst_row_of<int64_t>(c, begin);
+  const int64_t first = *static_cast<const int64_t*>(c.extra), in_row = c.in_row[0], tops_row = c.in_row[2];
+  int64_t place[rows];
+  for (int r = 0; r < rows; ++r) place[r] = kept[r];
+  for (int64_t j = 0; j < c.columns; ++j)
+#pragma GCC unroll 4
+    for (int r = 0; r < rows; ++r) {
+      const T x = a[r * in_row + j];
+      const bool hit = (x == tops[r * tops_row + j]) | (x != x);
+      place[r] ^= (place[r] ^ (first + j)) & -static_cast<int64_t>(hit);
+      out[r * c.dst_row + j] = place[r];
+    }
+  for (int r = 0; r < rows; ++r) kept[r] = place[r];
+}
+
 template <class T>
 void running_place(const TileCall& c) {
   const hn::ScalableTag<T> d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   const int64_t first = *static_cast<const int64_t*>(c.extra);
-  for (int64_t r = 0; r < c.rows; ++r) {
+  int64_t begin = 0;
+  for (; c.columns < short_row && begin + 4 <= c.rows; begin += 4) running_place_rows<T, 4>(c, begin);
+  for (int64_t r = begin; r < c.rows; ++r) {
     int64_t& kept = const_cast<int64_t*>(static_cast<const int64_t*>(c.in[1]))[r];
     const T *a = row_of<T>(c, 0, r), *tops = row_of<T>(c, 2, r);
     int64_t* out = dst_row_of<int64_t>(c, r);
     int64_t place = kept;
-    const auto walk = [&](int64_t begin, int64_t end) {
-      for (int64_t j = begin; j < end; ++j) {
+    const auto walk = [&](int64_t from, int64_t to) {
+      for (int64_t j = from; j < to; ++j) {
         if (a[j] == tops[j] || a[j] != a[j]) place = first + j;
         out[j] = place;
       }

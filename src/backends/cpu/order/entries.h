@@ -35,6 +35,17 @@ struct LongEntry {
   }
 };
 
+// Without a branch, which a processor would guess wrong every other time.
+inline void put_in_order(ShortEntry& a, ShortEntry& b) {
+  const uint64_t changed = (a.both ^ b.both) & -static_cast<uint64_t>(b.both < a.both);
+  a.both ^= changed, b.both ^= changed;
+}
+inline void put_in_order(LongEntry& a, LongEntry& b) {
+  const uint64_t below = (b.first < a.first) | ((b.first == a.first) & (b.second < a.second));
+  const uint64_t first = (a.first ^ b.first) & -below, second = (a.second ^ b.second) & -below;
+  a.first ^= first, b.first ^= first, a.second ^= second, b.second ^= second;
+}
+
 inline constexpr int digit_bits = 11;
 inline constexpr int64_t digits = int64_t{1} << digit_bits;
 inline constexpr int64_t radix_from = 64;          // elements: fewer are compared

@@ -17,6 +17,7 @@ namespace {
 constexpr int64_t longest_row = int64_t{1} << 40;
 constexpr int64_t long_row = 32768;       // elements that are worth all threads
 constexpr int64_t least_elements = 2048;  // of rows that are worth a thread
+constexpr int64_t few_elements = 8;       // of rows that are put in order side by side
 constexpr int64_t count_bytes = digits * static_cast<int64_t>(sizeof(int64_t));
 
 using FloatKeys = KeyOfFloat<uint32_t, 0x7f800000>;
@@ -63,10 +64,13 @@ class OrderStep final : public BoundStep {
     const int64_t shares = std::min(rows_, rows_ * length_ / least_elements);
     const auto parts = static_cast<int>(std::clamp<int64_t>(shares, 1, threads));
     for_parts(parts, [&](int part) {
-      for (int64_t row = rows_ * part / parts; row < rows_ * (part + 1) / parts; ++row) order_row(row, part, 1);
+      const int64_t begin = rows_ * part / parts, end = rows_ * (part + 1) / parts;
+      if (length_ <= few_elements) return order_short_rows(begin, end);
+      for (int64_t row = begin; row < end; ++row) order_row(row, part, 1);
     });
   }
   std::string describe() const override {
+    if (length_ <= few_elements) return "order of short rows";
     return way_ == Way::few ? "first of rows" : way_ == Way::one ? "one of rows" : "order of rows";
   }
 
@@ -86,6 +90,27 @@ class OrderStep final : public BoundStep {
       at.from += index * dims_[d].from, at.to += index * dims_[d].to;
     }
     return at;
+  }
+
+  // Neighbours are exchanged where they must be, as many times as there are elements, in all rows of a block together.
+  void order_short_rows(int64_t begin, int64_t end) const {
+    constexpr int64_t block = 32;
+    Entry entries[few_elements][block];
+    int64_t* to[block];
+    for (int64_t row = begin; row < end; row += block) {
+      const int64_t n = std::min(block, end - row);
+      for (int64_t r = 0; r < n; ++r) {
+        const Row at = row_at(row + r);
+        to[r] = at.to;
+        for (int64_t i = 0; i < length_; ++i)
+          entries[i][r] = Entry(Keys::key(at.from[i * from_step_]) ^ flip_, static_cast<uint64_t>(i));
+      }
+      for (int64_t turn = 0; turn < length_; ++turn)
+        for (int64_t i = turn % 2; i + 1 < length_; i += 2)
+          for (int64_t r = 0; r < n; ++r) put_in_order(entries[i][r], entries[i + 1][r]);
+      for (int64_t r = 0; r < n; ++r)
+        for (int64_t i = 0; i < count_; ++i) to[r][i * to_step_] = entries[first_ + i][r].place();
+    }
   }
 
   Entry* entries_of(int thread) const { return reinterpret_cast<Entry*>(scratch_ + thread * of_thread_); }

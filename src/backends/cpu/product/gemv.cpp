@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <optional>
+#include <vector>
 
 #include "backends/cpu/product/epilogue.h"
 #include "backends/cpu/product/few_rows.h"
@@ -27,39 +27,49 @@ class GemvStep final : public BoundStep {
         columns_(b_.size(1)),
         depth_(a_.size(2)),
         chunk_(b_.step[2] == 1 ? chunk_columns : wide_chunk_columns),
-        threads_(static_cast<int>(std::min<int64_t>(usable_threads(p.kernel, p.context), columns_))),
+        threads_(static_cast<int>(std::min<int64_t>(usable_threads(p.kernel, p.context), a_.size(0) * columns_))),
         epilogue_(m.kernel, p.args, m.axes.batch, m.axes.rows, m.axes.columns, chunk_, threads_),
-        finish_(match_finish(m.kernel, p.args, m.axes, p.chain)) {
+        finishes_(match_finishes(m.kernel, p.args, m.axes, p.chain)) {
     ld_x_ = (depth_ + 31) / 16 * 16;
     thread_floats_ = rows_ * ld_x_ + rows_ * chunk_;
     scratch_bytes_ = static_cast<size_t>(thread_floats_ * threads_) * 4;
   }
 
+  // Threads share the columns of all batches.
   void run() override {
     on_threads(threads_, [this](int thread) {
-      float* x = reinterpret_cast<float*>(scratch_) + thread * thread_floats_;
-      float* out = x + rows_ * ld_x_;
-      pack(a_, {0, 0, rows_, 0, depth_}, x, ld_x_);
-      const int64_t last = columns_ * (thread + 1) / threads_;
-      for (int64_t n = columns_ * thread / threads_; n < last; n += chunk_) {
-        const int64_t count = std::min(chunk_, last - n);
-        products(n, count, x, out);
-        if (finish_)
-          finish_tile(*finish_, out, chunk_, 0, rows_, n, n + count);
-        else
-          epilogue_.run(out, 0, 0, rows_, n, n + count, thread);
+      const int64_t all = a_.size(0) * columns_, end = all * (thread + 1) / threads_;
+      for (int64_t at = all * thread / threads_, next = 0; at < end; at = next) {
+        const int64_t batch = at / columns_;
+        next = std::min(end, (batch + 1) * columns_);
+        columns_of(batch, at - batch * columns_, next - batch * columns_, thread);
       }
     });
     epilogue_.check();
   }
 
   std::string describe() const override {
-    return fmt::format("gemv {}x{}x{} b {}", rows_, columns_, depth_, dtype_name(b_.dtype));
+    const std::string batches = a_.size(0) == 1 ? "" : fmt::format("{}x", a_.size(0));
+    return fmt::format("gemv {}{}x{}x{} b {}", batches, rows_, columns_, depth_, dtype_name(b_.dtype));
   }
 
  private:
-  void products(int64_t n, int64_t count, const float* x, float* out) const {
-    if (b_.step[2] != 1) return weighted(n, count, x, out);
+  void columns_of(int64_t batch, int64_t begin, int64_t end, int thread) {
+    float* x = reinterpret_cast<float*>(scratch_) + thread * thread_floats_;
+    float* out = x + rows_ * ld_x_;
+    pack(a_, {batch, 0, rows_, 0, depth_}, x, ld_x_);
+    for (int64_t n = begin; n < end; n += chunk_) {
+      const int64_t count = std::min(chunk_, end - n);
+      products(batch, n, count, x, out);
+      if (!finishes_.empty())
+        finish_tile(finishes_[static_cast<size_t>(batch)], out, chunk_, 0, rows_, n, n + count);
+      else
+        epilogue_.run(out, batch, 0, rows_, n, n + count, thread);
+    }
+  }
+
+  void products(int64_t batch, int64_t n, int64_t count, const float* x, float* out) const {
+    if (b_.step[2] != 1) return weighted(batch, n, count, x, out);
     // A few rows after the other meet columns that stay in L1 or L2.
     constexpr int64_t near_bytes = 64 << 10;
     const int64_t stride = b_.step[1] == -1 ? 0 : b_.step[1];  // one by one
@@ -68,20 +78,20 @@ class GemvStep final : public BoundStep {
                                                   : std::max<int64_t>(near_bytes / (depth_ * 4), 1);
     for (int64_t i = 0; i < count; i += near)
       for (int64_t r = 0; r < rows_; r += gemv_max_rows)
-        dot_columns(b_.dtype, b_.at(0, n + i, 0), stride, std::min(near, count - i), depth_, x + r * ld_x_, ld_x_,
+        dot_columns(b_.dtype, b_.at(batch, n + i, 0), stride, std::min(near, count - i), depth_, x + r * ld_x_, ld_x_,
                     std::min(gemv_max_rows, rows_ - r), out + r * chunk_ + i, chunk_);
   }
 
   // Columns side by side: in runs of b_.run[1], sums of parts of the depth.
-  void weighted(int64_t n, int64_t count, const float* x, float* out) const {
+  void weighted(int64_t batch, int64_t n, int64_t count, const float* x, float* out) const {
     constexpr int64_t part = 256;
     for (int64_t r = 0; r < rows_; ++r) std::fill_n(out + r * chunk_, count, -0.0f);
     const int64_t run = b_.run[1];
     for (int64_t i = n, next = 0; i < n + count; i = next) {
       next = std::min(n + count, (i / run + 1) * run);
       for (int64_t k = 0; k < depth_; k += part)
-        add_weighted(b_.dtype, b_.at(0, i, k), b_.step[2], next - i, std::min(part, depth_ - k), x + k, ld_x_, rows_,
-                     out + (i - n), chunk_);
+        add_weighted(b_.dtype, b_.at(batch, i, k), b_.step[2], next - i, std::min(part, depth_ - k), x + k, ld_x_,
+                     rows_, out + (i - n), chunk_);
     }
   }
 
@@ -89,7 +99,7 @@ class GemvStep final : public BoundStep {
   int64_t rows_, columns_, depth_, chunk_;
   int threads_;
   TileEpilogue epilogue_;
-  std::optional<Finish> finish_;  // instead of the epilogue
+  std::vector<Finish> finishes_;  // of the batches, instead of the epilogue
   int64_t ld_x_ = 0, thread_floats_ = 0;
 };
 
@@ -98,7 +108,9 @@ class GemvStep final : public BoundStep {
 Answer make_gemv_step(Problem& problem) {
   Matrices& m = matrices_of(problem);
   const Operand &a = m.a, &b = m.b;
-  if (a.size(0) != 1) return decline(fmt::format("{} products", a.size(0)));
+  // Several weights that are constant lie packed, one after the other.
+  if (a.size(0) != 1 && (m.constant || a.size(1) > gemv_max_rows))
+    return decline(fmt::format("{} products", a.size(0)));
   // A weight that is an input would be packed by every run: for so few rows that takes longer than to multiply them,
   // where there are registers for it.
   constexpr int64_t most_unpacked_rows = 6, least_depth = 128, least_weight = 32 << 10;
