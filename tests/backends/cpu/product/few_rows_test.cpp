@@ -2,6 +2,7 @@
 #include "backends/cpu/product/few_rows.h"
 
 #include "backends/cpu/product/check.h"
+#include "backends/cpu/product/gemv.h"
 #include "kernel/contractions.h"
 
 namespace npusim::cpu {
@@ -103,6 +104,32 @@ TEST(FewRows, Steps) {
   const Kernel kernel = b.finish("runs");
   EXPECT_TRUE(prepare(kernel, {}, make_context(2)).step->describe().starts_with("gemv"));
   check_contraction(kernel);
+}
+
+// Each of several weights that are inputs is read once, where it lies.
+TEST(FewRows, Batches) {
+  for (int64_t batch : {2, 5})
+    for (int64_t rows : {1, 2, 4, 5})
+      for (int64_t depth : {1, 7, 130})
+        for (bool along_columns : {false, true}) {
+          KernelBuilder b({batch, rows, 70});
+          const int x = b.input({DType::f32, {batch, rows, depth}}),
+                    w = b.input({DType::bf16, along_columns ? Shape{batch, depth, 70} : Shape{batch, 70, depth}}),
+                    bias = b.input({DType::f32, {70}}), scale = b.input({DType::f32, {batch, 1, 1}}),
+                    out = b.output({DType::f32, {batch, rows, 70}});
+          const Coords at = along_columns ? Coords{b.dim(0), b.dim(3), b.dim(2)} : Coords{b.dim(0), b.dim(2), b.dim(3)};
+          Ex leaf = b.contract(ContractionKind::matmul, {depth}, x, Coords{b.dim(0), b.dim(1), b.dim(3)}, w, at);
+          b.store(out, depth == 7 ? tanh(leaf * b.load_broadcast(scale)) : max(leaf + b.load_broadcast(bias), 0.0));
+          const Kernel kernel = b.finish("few");
+          const std::string step = prepare(kernel, {}, make_context(3)).step->describe();
+          if (depth == 130) {
+            EXPECT_EQ(step.starts_with("gemv"), rows <= gemv_max_rows) << step;
+          }
+          const std::string packed = prepare(kernel, {1}, make_context(3)).step->describe();
+          EXPECT_FALSE(packed.starts_with("gemv")) << packed;
+          check_contraction(kernel);
+          check_contraction(kernel, {1});
+        }
 }
 
 // Short rows meet a small weight where they lie; longer ones, and those whose results are turned, are its columns.
