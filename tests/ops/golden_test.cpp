@@ -7,6 +7,7 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
@@ -148,6 +149,8 @@ Sizes sample_sizes(const nlohmann::json& sample, const TensorSet& tensors) {
   inputs.push_back(make_tensor({DType::f64, {static_cast<int64_t>(numbers.size())}}));
   for (size_t i = 0; i < numbers.size(); ++i)
     store_double(inputs.back().data.data(), DType::f64, static_cast<int64_t>(i), *numbers[i]);
+  constexpr double largest = std::numeric_limits<float>::max();  // with noise it would be refused
+  const auto in_range = [largest](double x) { return std::isfinite(x) ? std::clamp(x, -largest, largest) : x; };
   const auto evaluate = [&](const std::vector<HostTensor>& given, double) {
     std::vector<TensorView> views;
     for (const HostTensor& tensor : given) views.push_back(view_of(tensor));
@@ -155,7 +158,7 @@ Sizes sample_sizes(const nlohmann::json& sample, const TensorSet& tensors) {
     for (size_t i = 0; i < node.inputs.size(); ++i)
       pointers.push_back(node.inputs[i] == no_value ? nullptr : &views[i]);
     for (size_t i = 0; i < numbers.size(); ++i)
-      *numbers[i] = load_double(views.back().data, DType::f64, static_cast<int64_t>(i));
+      *numbers[i] = in_range(load_double(views.back().data, DType::f64, static_cast<int64_t>(i)));
     return evaluate_call(call_of(graph, node), pointers);
   };
   const double least = adds_one.contains(node.op->name()) ? 1 : 0;
