@@ -113,7 +113,7 @@ OwnTensor own(HostTensor tensor) {
 
 NB_MODULE(_core, m) {
   using namespace npusim::python;
-  if (PyInterpreterState_Get() != PyInterpreterState_Main())  // whose lock a run would wait for, for ever
+  if (PyInterpreterState_GetID(PyInterpreterState_Get()) != 0)  // the main one's lock a run would wait for, for ever
     throw nb::import_error("npusim works in the main interpreter alone: it was imported in a sub-interpreter");
   m.doc() = "What python/npusim is built on; not for direct use.";
   nb::set_leak_warnings(
