@@ -1,5 +1,6 @@
 // Rows of tensors: dimension sets, their shapes, and kernels over them.
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "base/error.h"
