@@ -4,8 +4,10 @@
 #include <bit>
 #include <compare>
 #include <cstdint>
+#include <type_traits>
 #include <utility>
 
+#include "backends/cpu/order/neighbours.h"
 #include "base/threads.h"
 
 namespace npusim::cpu {
@@ -121,9 +123,14 @@ bool sort_by_first_digit(const Entry* entries, Entry* spare, uint16_t* counts, i
   const auto digit = [&](const Entry& e) { return static_cast<int64_t>(e.key() >> (key_bits - step)) & (size - 1); };
   std::fill(counts, counts + size, uint16_t{0});
   for (int64_t i = 0; i < n; ++i) ++counts[digit(entries[i])];
-  if (largest_of(counts, size) > few) return false;
+  const int64_t most = largest_of(counts, size);
+  if (most > few) return false;
   places_of(counts, size);
   for (int64_t i = 0; i < n; ++i) spare[counts[digit(entries[i])]++] = entries[i];
+  if constexpr (std::is_same_v<Entry, ShortEntry>) {
+    constexpr int64_t most_turns = 12;
+    if (most <= most_turns) return order_neighbours(&spare->both, n, most), true;
+  }
   for (int64_t i = 1; i < n; ++i) {  // none goes further than its digit's first
     if (!(spare[i] < spare[i - 1])) continue;
     const Entry e = spare[i];

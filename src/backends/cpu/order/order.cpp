@@ -7,6 +7,7 @@
 #include "backends/cpu/order/entries.h"
 #include "backends/cpu/order/float_keys.h"
 #include "backends/cpu/order/keys.h"
+#include "backends/cpu/order/neighbours.h"
 #include "backends/cpu/order/select.h"
 #include "kernel/facts/memory.h"
 #include "kernel/facts/order.h"
@@ -160,11 +161,20 @@ class OrderStep final : public BoundStep {
       return reinterpret_cast<Key*>(parts > 1 ? counts() + part * digits : counts_of(thread));
     };
     for_parts(parts, [&](int part) {
+      const int64_t begin = length_ * part / parts, end = length_ * (part + 1) / parts;
       Key low = static_cast<Key>(~Key{0}), high = 0;
-      each_block(at.from, length_ * part / parts, length_ * (part + 1) / parts,
-                 [&](const Key* keys, int64_t n, int64_t) {
-                   for (int64_t i = 0; i < n; ++i) low = std::min(low, keys[i]), high = std::max(high, keys[i]);
-                 });
+      if constexpr (std::is_same_v<Keys, KeyOfInteger<int64_t, 64>>) {
+        if (from_step_ == 1 && begin < end) {
+          const auto [least, most] = cpu::range_of(reinterpret_cast<const int64_t*>(at.from) + begin, end - begin);
+          low = Keys::key(static_cast<Raw>(least)) ^ flip_, high = Keys::key(static_cast<Raw>(most)) ^ flip_;
+          if (flip_ != 0) std::swap(low, high);
+          ends(part)[0] = low, ends(part)[1] = high;
+          return;
+        }
+      }
+      each_block(at.from, begin, end, [&](const Key* keys, int64_t n, int64_t) {
+        for (int64_t i = 0; i < n; ++i) low = std::min(low, keys[i]), high = std::max(high, keys[i]);
+      });
       ends(part)[0] = low, ends(part)[1] = high;
     });
     std::pair<Key, Key> range{ends(0)[0], ends(0)[1]};
