@@ -47,7 +47,7 @@ Join cat(const OpCall& call) {
     rank = shape.size();
     join.pieces.push_back(whole(static_cast<int>(i), shape));
   }
-  join.dim = dim_argument(call, "dim", rank);
+  if (!join.pieces.empty()) join.dim = dim_argument(call, "dim", rank);
   return join;
 }
 
@@ -73,7 +73,8 @@ Join stack_along(const OpCall& call) {
     Piece piece = whole(static_cast<int>(i), call.inputs[i]->shape);
     size_t rank = piece.shape.size();
     if (rank == 0) piece = widened(piece, 0), rank = 1;
-    if (how == Stacking::horizontal && rank == 1) join.dim = 0;
+    if (how == Stacking::horizontal && rank == 1 && i == 0) join.dim = 0;
+    if (how == Stacking::horizontal && piece.shape == Shape{0}) continue;  // as cat
     if (how != Stacking::horizontal && rank == 1) piece = widened(piece, how == Stacking::columns ? 1 : 0), rank = 2;
     if (how == Stacking::deep && rank == 2) piece = widened(piece, 2);
     join.pieces.push_back(std::move(piece));

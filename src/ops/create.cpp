@@ -132,12 +132,13 @@ Ex linspace(Pointwise& p, const OpCall& call, Lowering& lowering) {
   OpKernel& k = p.kernel;
   const DType dtype = call.outputs[0].dtype;
   auto bound = [&](std::string_view name) {
+    // Of integers ends are of the result's dtype.
     if (const int tensor = call.tensor_or_number(name); tensor >= 0) {
-      const Ex end = k.cast(k.load_broadcast(k.read(lowering.input(tensor))), Scalar::f64);
-      return is_float(dtype) ? end : trunc(end);  // ends are of the result's dtype
+      const Ex end = k.load_broadcast(k.read(lowering.input(tensor)));
+      return k.cast(is_float(dtype) ? end : k.round_to(end, dtype), Scalar::f64);
     }
-    const double value = call.number(name);
-    return k.number(is_float(dtype) ? value : std::trunc(value), Scalar::f64);
+    return is_float(dtype) ? k.number(call.number(name), Scalar::f64)
+                           : k.cast(stored_attr(k, call, name, dtype), Scalar::f64);
   };
   const Ex start = bound("start"), end = bound("end");
   const int64_t steps = call.integer("steps");

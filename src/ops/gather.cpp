@@ -36,6 +36,10 @@ void lower_gather_along(Lowering& lowering, std::string name, size_t dim, int se
                         bool around) {
   const Shape shape = lowering.type(lowering.output(0)).shape;
   OpKernel k(lowering, shape);
+  if (element_count(shape) == 0) {  // of an index without elements, which may have any rank
+    k.store(k.write(lowering.output(0)), k.integer(0));
+    return k.done(std::move(name));
+  }
   const int from = k.read(self), index_arg = k.read(index);
   const Shape extents = at_least_vector(k.shape(from)), &index_shape = k.shape(index_arg);
   std::vector<Coord> index_at, at;
