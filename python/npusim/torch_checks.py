@@ -76,11 +76,11 @@ def without_effects(graph: torch.fx.Graph) -> list[torch.fx.Node]:
     return tokens
 
 
-def hold_assertions(graph: torch.fx.Graph) -> None:
+def hold_assertions(graph: torch.fx.Graph, every: bool = False) -> None:
     """Makes assertions of tensors (`torch._assert_async`, what torch.distributions validates) conditions of the first
-    output."""
+    output, or of every one, as in a body, of whose results only some may be read."""
     asserted = [node for node in graph.nodes if node.target in ASSERTIONS]
-    hold(graph, [(_told(node), node.args[0]) for node in asserted])
+    hold(graph, [(_told(node), node.args[0]) for node in asserted], every)
     for node in asserted:
         graph.erase_node(node)
 
@@ -90,8 +90,8 @@ def _told(node: torch.fx.Node) -> str:
     return "_".join(re.findall(r"\w+", str(node.args[1]) if len(node.args) > 1 else "")[:WORDS]) or node.name
 
 
-def hold(graph: torch.fx.Graph, checks: list[tuple[str, torch.fx.Node]]) -> None:
-    """Gives the first output with elements after all conditions, one truth each, were found to hold."""
+def hold(graph: torch.fx.Graph, checks: list[tuple[str, torch.fx.Node]], every: bool = False) -> None:
+    """Gives the first output with elements, or every one, after all conditions, one truth each, were found to hold."""
     if not checks:
         return
     output = next(node for node in graph.nodes if node.op == "output")
@@ -99,15 +99,15 @@ def hold(graph: torch.fx.Graph, checks: list[tuple[str, torch.fx.Node]]) -> None
     if not whole:
         what = "is asked of values, and no output has elements that a run's answer could be tied to: expected another example"
         raise UnsupportedError([Problem(name, what) for name, _ in checks])
-    at = whole[0]
     held = checks[0][1]
     with graph.inserting_before(output):
         for name, condition in checks:
             held = _assertion(graph, name, condition, held)
         names = list(dict.fromkeys(name for name, _ in checks))
         name = "_and_".join([*names[:NAMED], *(["others"] if len(names) > NAMED else [])])
-        result = _assertion(graph, name, held, output.args[0][at])
-    output.args = (tuple(result if i == at else v for i, v in enumerate(output.args[0])),)
+        places = whole if every else whole[:1]
+        results = {i: _assertion(graph, name, held, output.args[0][i]) for i in places}
+    output.args = (tuple(results.get(i, value) for i, value in enumerate(output.args[0])),)
 
 
 def _assertion(graph: torch.fx.Graph, name: str, condition: torch.fx.Node, value: torch.fx.Node) -> torch.fx.Node:

@@ -41,8 +41,9 @@ from .torch_packed import traced_with_lengths
 from .torch_passes import prepared
 from .torch_ref import Complex, Ref, Refused
 from .torch_results import without_nan
+from .torch_seeds import refuse_seeds, seeds_noted
 from .torch_sizes import GuessedWrong
-from .torch_told import NAMED, set_text, told, trained_text
+from .torch_told import ANOTHER_LINE, NAMED, set_text, told, trained_text, what_of
 from .torch_tracing import data_known, following_example, tracing
 
 _REAL_INPUT = "expected real numbers: give the model torch.view_as_real(…), and make torch.view_as_complex(…) of it there"
@@ -109,11 +110,15 @@ def export(
             set_by_forward.update(dict.fromkeys(changed()))
 
     def once(packs: bool = False) -> torch.export.ExportedProgram:
-        with kept(model) as changed, _tracing_of(model, args, given, held, strict, packs, assigned):
+        seeds: dict[str, None] = {}
+        noted = contextlib.nullcontext() if strict else seeds_noted(seeds)  # dynamo knows these functions itself
+        with kept(model) as changed, noted, _tracing_of(model, args, given, held, strict, packs, assigned):
             if not strict:  # which has run it already
                 model.register_forward_hook(lambda *_: set_by_forward.update(dict.fromkeys(changed())))
                 model.register_forward_hook(lambda _model, _args, result: without_nan(result))
-            return torch.export.export(model, args, given, strict=strict)
+            program = torch.export.export(model, args, given, strict=strict)
+        refuse_seeds(program, seeds)
+        return program
 
     def trace(branches: bool) -> tuple[Exported, str]:
         program = once() if strict else traced_with_forms(lambda: traced_with_lengths(model, once))
@@ -137,6 +142,8 @@ def export(
 def _of_exported(program: torch.export.ExportedProgram) -> Exported:
     try:
         exported = of_program(with_memory(program), "model")
+    except GuessedWrong as error:
+        raise _with_reason(error, ": what helps is npusim.export of the module, not of its program") from error
     except Error:
         raise
     except Exception as error:
@@ -169,7 +176,13 @@ def _for_all_or_example(trace: Callable[[bool], Any]) -> Any:
     except Error:
         raise
     except Exception as other:
+        if isinstance(first, GuessedWrong):
+            raise _with_reason(first, f", and with the sizes of the example it ends in {what_of(other)}. {ANOTHER_LINE}") from other
         raise first from other
+
+
+def _with_reason(error: GuessedWrong, more: str) -> UnsupportedError:
+    return UnsupportedError([Problem(problem.where, problem.reason + more) for problem in error.problems])
 
 
 def made_for_text(made_for: list[str]) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch._higher_order_ops.flex_attention import math_attention
 
+from .torch_checks import hold_assertions
 from .torch_decompose import trace
 from .torch_ref import Ref, Refused
 
@@ -58,6 +59,7 @@ def _chosen(graph: Graph, name: str, predicate: Ref, yes: Any, no: Any) -> Any:
 def _scan(graph: Graph, node: torch.fx.Node) -> list[Any]:
     """The body for one row after the other: carried values, and of all others the rows as one tensor."""
     body, carried, rows, more = (_operands(graph, value) for value in node.args)
+    _hold_assertions(body)
     given: list[list[Any]] = []
     for i in range(_length(rows)):
         results = _results(graph, body, [*carried, *_row(graph, node.name, rows, i), *more])
@@ -69,6 +71,7 @@ def _scan(graph: Graph, node: torch.fx.Node) -> list[Any]:
 def _map(graph: Graph, node: torch.fx.Node) -> list[Any]:
     """The body for each row."""
     body, rows, more = (_operands(graph, value) for value in node.args)
+    _hold_assertions(body)
     given = [_results(graph, body, [*_row(graph, node.name, rows, i), *more]) for i in range(_length(rows))]
     return _stacked(graph, node.name, given)
 
@@ -112,6 +115,11 @@ FORMS: dict[str, Callable[[Graph, torch.fx.Node], Any]] = {
 
 def _operands(graph: Graph, value: Any) -> Any:
     return torch.fx.node.map_aggregate(value, graph.operand)
+
+
+def _hold_assertions(body: Any) -> None:
+    if isinstance(body, torch.fx.GraphModule):
+        hold_assertions(body.graph, every=True)
 
 
 def _results(graph: Graph, body: Any, operands: Any) -> list[Any]:

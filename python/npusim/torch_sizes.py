@@ -26,7 +26,7 @@ from .torch_told import place_of
 
 ATEN = torch.ops.aten
 ONE_NUMBER = "a number of Python of what a tensor holds, and would hold for that number alone, whose last bits no run repeats"
-GUESSED = "is traced as if {}, which does not hold with the example: what helps is npusim.export of the module, not of its program"
+GUESSED = "is traced as if {}, which does not hold with the example"
 GOES_ON = "what item() gives goes on through operators, functions of math, max() and min(); or compute with the tensor"
 
 
@@ -151,9 +151,11 @@ class _Settling:
                     sizes[node] = sizes_of(node, args, result)
                 return result
 
-        Run(torch.fx.GraphModule(self.program.graph_module, self.graph)).run(
-            *example_operands(self.program, self.graph)
-        )
+        run = Run(torch.fx.GraphModule(self.program.graph_module, self.graph))
+        try:
+            run.run(*example_operands(self.program, self.graph))
+        except UnsupportedError as error:  # to which the interpreter has added where it is
+            raise type(error)(error.problems) from error.__cause__
         return found
 
     # ---- numbers

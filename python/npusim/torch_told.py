@@ -25,7 +25,9 @@ TRAINED: dict[Any, tuple[str, str]] = {
     **dict.fromkeys((ATEN.lstm, ATEN.gru, ATEN.rnn_tanh, ATEN.rnn_relu), ("train", "drops elements")),
     ATEN.scaled_dot_product_attention: ("dropout_p", "drops elements"),
 }
-HELPS = "What helps: another way to write that line, {}or fixed= for arguments that decide shapes"
+ANOTHER_LINE = "What helps: another way to write that line"
+HELPS = f"{ANOTHER_LINE}, {{}}or fixed= for arguments that decide shapes"
+MOST_LINES = 4  # of an error whose first ones say that a reason follows
 # Where a number that a tensor holds is one of several indices that something is assigned to.
 PLACED = (
     "What helps: an index that is a tensor or a slice (y[:, i] = v of i = n.long(), y[:, n : n + 1] = …), "
@@ -82,7 +84,7 @@ def told(
     ends with where its branches and sizes are those of the example. traced: whether torch.export was done by then. raises:
 raises an error in eager PyTorch too. strict: whether dynamo traced it."""
     frames = traceback.extract_tb(error.__traceback__)
-    what, ours, at = _what(error), _models(frames), _at(frames)
+    what, ours, at = what_of(error), _models(frames), _at(frames)
     apart = _ends_in_pytorch(frames)
     if ((traced and followed is None) or not any(_is_the_tracers(frame.filename) for frame in frames)) and not apart:
         return InternalError([Problem(f"model '{name}'", f"{what}, at {Path(frames[-1].filename).name}:{frames[-1].lineno}")])
@@ -95,7 +97,7 @@ raises an error in eager PyTorch too. strict: whether dynamo traced it."""
         reason = f"{pytorch}, does not trace it{at}: {what}. {_helps(error, frames, strict)}"
         if followed is not None:
             at = _at(traceback.extract_tb(followed.__traceback__))
-            reason += f". With the branches and sizes of the example it goes on and ends{at}: {_what(followed)}"
+            reason += f". With the branches and sizes of the example it goes on and ends{at}: {what_of(followed)}"
     return UnsupportedError([Problem(f"model '{name}'", reason)])
 
 
@@ -121,8 +123,13 @@ def _is_inside(frames: traceback.StackSummary) -> bool:
     return any(Path(frame.filename) in files for frame in frames)
 
 
-def _what(error: BaseException) -> str:
-    text = str(error).strip().partition("\n")[0]
+def what_of(error: BaseException) -> str:
+    """The error in one line: its first one, and the next ones where that says nothing but that there are more."""
+    lines = [line.strip() for line in str(error).strip().splitlines() if line.strip()]
+    told = 1
+    while told < min(len(lines), MOST_LINES) and lines[told - 1].endswith(":"):
+        told += 1
+    text = " ".join(lines[:told])
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 

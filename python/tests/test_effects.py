@@ -12,6 +12,8 @@ torch = pytest.importorskip("torch")
 
 import npusim
 
+from modules import Calls
+
 F = torch.nn.functional
 
 
@@ -157,3 +159,74 @@ def test_what_a_program_is_made_for_is_checked(context, check):
     np.testing.assert_allclose(session.run(x)["output"], model(x.clone()), 1e-5)
     with pytest.raises(npusim.Error, match="an assertion does not hold"):
         session.run(torch.tensor(other, dtype=torch.float32))
+
+
+class InBody(torch.nn.Module):
+    """An assertion in the body of a loop over rows, of whose results one is read."""
+
+    def __init__(self, kind, read) -> None:
+        super().__init__()
+        self.kind, self.read = kind, read
+
+    def forward(self, x):
+        from torch._higher_order_ops.map import map as mapped
+        from torch._higher_order_ops.scan import scan
+
+        def row(r):
+            torch._assert_async((r < 2).all(), "row too large")
+            return r.sin(), r * 1
+
+        def step(c, r):
+            torch._assert_async((r < 2).all(), "row too large")
+            return c + r, c * 1
+
+        return (mapped(row, x) if self.kind == "map" else scan(step, torch.zeros(2), x))[self.read] * 1
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("strict", [False, True])
+@pytest.mark.parametrize("read", [0, 1])
+@pytest.mark.parametrize("kind", ["map", "scan"])
+def test_assertions_in_bodies_hold(kind, read, strict):
+    model, x = InBody(kind, read), torch.ones(3, 2)
+    session = npusim.Session(npusim.compile(npusim.export(model, (x,), strict=strict), dtype="float32"))
+    np.testing.assert_allclose(session.run(x)["output"], model(x), 1e-6)
+    for at in range(6):
+        large = x.clone()
+        large.view(-1)[at] = 5
+        with pytest.raises(npusim.Error, match="an assertion does not hold"):
+            session.run(large)
+
+
+def restored(x):
+    state = torch.get_rng_state()
+    first = torch.rand(3)
+    torch.set_rng_state(state)
+    return x + first - torch.rand(3)
+
+
+def seeded(x):
+    torch.manual_seed(5)
+    return x + torch.rand(3)
+
+
+def forked(x):
+    with torch.random.fork_rng():
+        return x + torch.rand(3)
+
+
+@pytest.mark.parametrize("function", [restored, seeded, forked])
+def test_seeds_of_what_forward_draws_are_refused(function):
+    with pytest.raises(npusim.UnsupportedError, match=r"test_effects.py:\d+ .*sets the generator"):
+        npusim.export(Calls(function), (torch.ones(3),))
+
+
+def test_seeds_of_nothing_are_nothing():
+    def twice(x):
+        torch.manual_seed(5)
+        return F.dropout(x, 0.5, False) * 2
+
+    before = torch.get_rng_state()
+    session = npusim.Session(npusim.compile(npusim.export(Calls(twice), (torch.ones(3),)), dtype="float32"))
+    assert torch.equal(torch.get_rng_state(), before)
+    np.testing.assert_array_equal(session.run(torch.ones(3))["output"], [2, 2, 2])

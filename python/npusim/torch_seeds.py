@@ -1,0 +1,62 @@
+"""What forward() does to PyTorch's generator of random numbers while it is traced: a program draws from one of its own, in
+which equal seeds that forward() sets would give no equal numbers."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from .errors import Problem, UnsupportedError
+from .torch_aliases import parts_of
+from .torch_arithmetic import replaced
+from .torch_needed import find_needed
+
+SETTING = ("manual_seed", "seed", "set_rng_state", "fork_rng")  # of torch and of torch.random
+LIBRARY = str(Path(torch.__file__).parent) + os.sep
+WHAT = (
+    "sets the generator of random numbers in forward(), which is no part of a program, and the model draws: set it outside, "
+    "with session.seed(n), or draw where the model is made"
+)
+
+
+@contextlib.contextmanager
+def seeds_noted(seeds: dict[str, None]) -> Iterator[None]:
+    """Notes where the model, not PyTorch itself, sets the generator."""
+    with contextlib.ExitStack() as stack:
+        for module in (torch, torch.random):
+            for name in SETTING:
+                if hasattr(module, name):
+                    stack.enter_context(replaced(module, name, _noting(getattr(module, name), name, seeds)))
+        yield
+
+
+def _noting(function: Callable[..., Any], name: str, seeds: dict[str, None]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        caller = sys._getframe(1)
+        if not caller.f_code.co_filename.startswith(LIBRARY):
+            seeds[f"{Path(caller.f_code.co_filename).name}:{caller.f_lineno} (torch.{name})"] = None
+        return function(*args, **kwargs)
+
+    return call
+
+
+def refuse_seeds(program: torch.export.ExportedProgram, seeds: dict[str, None]) -> None:
+    """Raises UnsupportedError where the program draws and forward() sets what it draws from."""
+    if seeds and any(_draws(node) for part in parts_of(program.graph_module) for node in find_needed(part.graph)):
+        raise UnsupportedError([Problem(place, WHAT) for place in seeds])
+
+
+def _draws(node: torch.fx.Node) -> bool:
+    op: Any = node.target
+    if not isinstance(op, torch._ops.OpOverload) or torch.Tag.nondeterministic_seeded not in op.tags:
+        return False
+    given = {arg.name: value for arg, value in zip(op._schema.arguments, node.args, strict=False)} | node.kwargs
+    return given.get("train", given.get("training", True)) is not False and given.get("p") != 0
