@@ -41,7 +41,7 @@ from .torch_packed import traced_with_lengths
 from .torch_passes import prepared
 from .torch_ref import Complex, Ref, Refused
 from .torch_results import without_nan
-from .torch_seeds import refuse_seeds, seeds_noted
+from .torch_seeds import drawn_text, generators_kept, refuse_seeds, seeds_noted
 from .torch_sizes import GuessedWrong
 from .torch_told import ANOTHER_LINE, NAMED, set_text, told, trained_text, what_of
 from .torch_tracing import data_known, following_example, tracing
@@ -77,8 +77,8 @@ def export(
     output, which a Session carries from run to run beginning with the buffer's value; an argument that it changes has an
     output NAME_next.
 
-    The model stays as it was, whatever its forward() sets. A warning names what would behave as in training, and attributes
-    that forward() sets to what it computes.
+    The model stays as it was, whatever its forward() sets. A warning names what would behave as in training, attributes
+    that forward() sets to what it computes, and generators other than PyTorch's that it draws from.
 
     Raises UnsupportedError with a problem for each thing that has no place in IR, and for what torch.export does not
     trace."""
@@ -102,19 +102,21 @@ def export(
     args, given, shared = _apart(model, _tuple(args), given)
 
     set_by_forward: dict[str, None] = {}
+    drawn_from: dict[str, None] = {}
     assigned: dict[str, Assigned] = {}
 
     if strict:
-        with kept(model) as changed:
+        with _watched(model, set_by_forward, drawn_from) as note:
             check_assigned(model, args, {**given, **held})
-            set_by_forward.update(dict.fromkeys(changed()))
+            note()
 
     def once(packs: bool = False) -> torch.export.ExportedProgram:
         seeds: dict[str, None] = {}
         noted = contextlib.nullcontext() if strict else seeds_noted(seeds)  # dynamo knows these functions itself
-        with kept(model) as changed, noted, _tracing_of(model, args, given, held, strict, packs, assigned):
+        watched = _watched(model, set_by_forward, drawn_from)
+        with watched as note, noted, _tracing_of(model, args, given, held, strict, packs, assigned):
             if not strict:  # which has run it already
-                model.register_forward_hook(lambda *_: set_by_forward.update(dict.fromkeys(changed())))
+                model.register_forward_hook(note)
                 model.register_forward_hook(lambda _model, _args, result: without_nan(result))
             program = torch.export.export(model, args, given, strict=strict)
         refuse_seeds(program, seeds)
@@ -132,7 +134,7 @@ def export(
     except Exception as error:
         raise _told(error, model, args, {**given, **held}, strict) from error
     exported.held = held_by(model, exported)
-    notes = (trained, set_text(list(set_by_forward)), made_for_text(exported.made_for))
+    notes = (trained, set_text(list(set_by_forward)), drawn_text(list(drawn_from)), made_for_text(exported.made_for))
     exported.notes = [note for note in notes if note]
     for note in exported.notes:
         warnings.warn(note, stacklevel=3)
@@ -189,6 +191,20 @@ def made_for_text(made_for: list[str]) -> str:
     """The warning: docs/from-pytorch.md; "" where a program is made for all values."""
     listed = [*made_for[:NAMED], *([f"{len(made_for) - NAMED} others, in Exported.made_for"] if len(made_for) > NAMED else [])]
     return f"the program is made for sizes and branches of the example: {'; '.join(listed)}" if made_for else ""
+
+
+@contextlib.contextmanager
+def _watched(
+    model: torch.nn.Module, set_by_forward: dict[str, None], drawn_from: dict[str, None]
+) -> Iterator[Callable[..., None]]:
+    """Puts back what forward() sets and draws from. Gives a function that notes both when forward() has just been run."""
+    with kept(model) as changed, generators_kept() as drawn:
+
+        def note(*_: Any) -> None:
+            set_by_forward.update(dict.fromkeys(changed()))
+            drawn_from.update(dict.fromkeys(drawn()))
+
+        yield note
 
 
 @contextlib.contextmanager

@@ -1,16 +1,18 @@
-"""What forward() does to PyTorch's generator of random numbers while it is traced: a program draws from one of its own, in
-which equal seeds that forward() sets would give no equal numbers."""
+"""What forward() does to generators of random numbers while it is traced. A program draws from one of its own, in which
+equal seeds that forward() sets would give no equal numbers; what Python's generator and NumPy's give is a constant of it."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
 import os
+import random
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from .errors import Problem, UnsupportedError
@@ -60,3 +62,26 @@ def _draws(node: torch.fx.Node) -> bool:
         return False
     given = {arg.name: value for arg, value in zip(op._schema.arguments, node.args, strict=False)} | node.kwargs
     return given.get("train", given.get("training", True)) is not False and given.get("p") != 0
+
+
+@contextlib.contextmanager
+def generators_kept() -> Iterator[Callable[[], list[str]]]:
+    """Puts the generators of Python and NumPy back at the end. Gives a function that says from which of them was drawn."""
+    numbers, arrays = random.getstate(), np.random.get_state(legacy=True)
+
+    def drawn() -> list[str]:
+        from_arrays = any(np.any(a != b) for a, b in zip(arrays, np.random.get_state(legacy=True), strict=True))
+        return [*(["Python's random"] if random.getstate() != numbers else []), *(["numpy.random"] if from_arrays else [])]
+
+    try:
+        yield drawn
+    finally:
+        random.setstate(numbers)
+        np.random.set_state(arrays)
+
+
+def drawn_text(names: list[str]) -> str:
+    """The warning of generators that forward() draws from; "" where there are none."""
+    if not names:
+        return ""
+    return f"forward() draws from {' and '.join(names)}: every run of the program has the numbers of its export. What torch draws is drawn anew"

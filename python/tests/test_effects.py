@@ -4,6 +4,7 @@ reads of sizes) beside each of what makes a pass rewrite the graph: none is take
 from __future__ import annotations
 
 import copy
+import random
 
 import numpy as np
 import pytest
@@ -230,3 +231,14 @@ def test_seeds_of_nothing_are_nothing():
     session = npusim.Session(npusim.compile(npusim.export(Calls(twice), (torch.ones(3),)), dtype="float32"))
     assert torch.equal(torch.get_rng_state(), before)
     np.testing.assert_array_equal(session.run(torch.ones(3))["output"], [2, 2, 2])
+
+
+@pytest.mark.parametrize(("name", "draw"), [("Python's random", random.random), ("numpy.random", np.random.rand)])
+def test_what_python_and_numpy_draw_is_told(name, draw):
+    model = Calls(lambda x: x * draw())
+    before = random.getstate(), np.random.get_state()[1].tobytes()
+    with pytest.warns(UserWarning, match=f"forward\\(\\) draws from {name}: every run"):
+        exported = npusim.export(model, (torch.ones(3),))
+    assert before == (random.getstate(), np.random.get_state()[1].tobytes())
+    session = npusim.Session(npusim.compile(exported, dtype="float32"))
+    np.testing.assert_array_equal(session.run(torch.ones(3))["output"], session.run(torch.ones(3))["output"])
