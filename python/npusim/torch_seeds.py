@@ -21,7 +21,7 @@ from .torch_arithmetic import replaced
 from .torch_needed import find_needed
 
 SETTING = ("manual_seed", "seed", "set_rng_state", "fork_rng")  # of torch and of torch.random
-LIBRARY = str(Path(torch.__file__).parent) + os.sep
+OUR_OWN = tuple(str(Path(file).parent) + os.sep for file in (torch.__file__, __file__))  # which put back what they set
 WHAT = (
     "sets the generator of random numbers in forward(), which is no part of a program, and the model draws: set it outside, "
     "with session.seed(n), or draw where the model is made"
@@ -43,7 +43,7 @@ def _noting(function: Callable[..., Any], name: str, seeds: dict[str, None]) -> 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         caller = sys._getframe(1)
-        if not caller.f_code.co_filename.startswith(LIBRARY):
+        if not caller.f_code.co_filename.startswith(OUR_OWN):
             seeds[f"{Path(caller.f_code.co_filename).name}:{caller.f_lineno} (torch.{name})"] = None
         return function(*args, **kwargs)
 

@@ -153,7 +153,7 @@ def test_generate(tinyqwen):
             tokenizer.decode(wrong)
 
 
-@pytest.mark.parametrize("odd", ["\ufffe", "\uffff", "\x00", "\x1b[2J", "<&>\"'", "\u2028", "\ufdd0", "\U0001fffe", "\x85", "]]>"])
+@pytest.mark.parametrize("odd", ["\ufffe", "\uffff", "\x1b[2J", "<&>\"'", "\u2028", "\ufdd0", "\U0001fffe", "\x85", "]]>"])
 def test_pictures_of_odd_names_are_xml(odd):
     ir = add_ir()
     ir["nodes"][0]["name"] = ir["nodes"][0]["outputs"][0]["name"] = ir["graph_outputs"][0]["name"] = odd
