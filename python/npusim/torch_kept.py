@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import array
 import contextlib
+import dis
 import types
 from collections import deque
 from collections.abc import Callable, Iterator, MutableMapping
@@ -21,6 +22,7 @@ OWN = ("_parameters", "_buffers", "_modules")  # a module's own, whose changes t
 HOOKS = ("_forward_hooks", "_forward_pre_hooks")
 TRACED = (".forward", *(f".{hooks}{how}" for hooks in HOOKS for how in ("", "_with_kwargs", "_always_called")))
 WEIGHTS_OF_RNN = ("_flat_weights", "_flat_weight_refs")  # PyTorch's recurrent layers have theirs in lists too
+SETTING = {dis.opmap["STORE_GLOBAL"], dis.opmap["DELETE_GLOBAL"]}
 MADE = 1 << 9  # of a type's flags: it was made while Python ran
 
 
@@ -58,6 +60,27 @@ def _write_numbers(value: array.array[Any], items: dict[Any, Any]) -> None:
 
 def _write_bytes(value: bytearray, items: dict[Any, Any]) -> None:
     value[:] = items[""]
+
+
+def _set_by(code: types.CodeType) -> set[str]:
+    """The names of its module that code sets or deletes, and the functions within it."""
+    names = set[str]()
+    if not SETTING.isdisjoint(code.co_code[::2]):  # which is read sooner than all instructions are
+        names = {str(step.argval) for step in dis.get_instructions(code) if step.opcode in SETTING}
+    return names.union(*(_set_by(inner) for inner in code.co_consts if isinstance(inner, types.CodeType)))
+
+
+def _read_global(place: tuple[dict[str, Any], str]) -> dict[Any, Any]:
+    names, name = place
+    return {"": names[name]} if name in names else {}
+
+
+def _write_global(place: tuple[dict[str, Any], str], items: dict[Any, Any]) -> None:
+    names, name = place
+    if items:
+        names[name] = items[""]
+    else:
+        names.pop(name, None)
 
 
 def _read_cell(value: types.CellType) -> dict[Any, Any]:
@@ -124,6 +147,9 @@ CONTAINERS: tuple[tuple[Any, tuple[Any, Any, bool]], ...] = (
     (bytearray, (lambda value: {"": bytes(value)}, _write_bytes, True)),
     (array.array, (lambda value: {"": value.tobytes()}, _write_numbers, True)),
 )
+PLAIN = (dict, list, set, deque, np.ndarray)  # of a module's containers those that are noted, of so many elements at most
+MOST_HELD = 1000
+GLOBAL = (_read_global, _write_global, True)
 CELL = (_read_cell, _write_cell, True)
 CLASS = (_read_class, _write_class, False)
 SLOTS = (_read_slots, _write_slots, False)
@@ -142,7 +168,8 @@ class Noted(NamedTuple):
 
 class Kept:
     """Everything that can be reached from a model, as it is now: what its modules and objects hold, what these hold, the
-    attributes of their classes and what their functions have from around them. No globals."""
+    attributes of their classes and what their functions have from around them; of their modules the names that they set, and
+    the containers that they name, not what these hold."""
 
     def __init__(self, model: torch.nn.Module) -> None:
         self.noted: list[Noted] = []
@@ -160,9 +187,12 @@ class Kept:
         """Notes a value; gives what it holds."""
         if isinstance(value, torch.Tensor) and not isinstance(value, torch.nn.Parameter) and not value.is_inference():
             self.tensors.append((value, value._version, value.detach().clone()))
+        if isinstance(value, (staticmethod, classmethod)):
+            return [(where, value.__func__)]
         if isinstance(value, types.MethodType):
             return [(where, value.__self__), (where, value.__func__)]
         if isinstance(value, types.FunctionType) and not _is_of_the_machine(value):
+            self.note_globals(value)
             cells = zip(value.__code__.co_freevars, value.__closure__ or ())
             return [found for name, cell in cells for found in self.note(f"{name} of {where or value.__name__}", cell, *CELL)]
         if isinstance(value, OPAQUE):
@@ -175,6 +205,17 @@ class Kept:
                 held = self.note(where, value, *how)
                 found += [] if where.endswith(("._parameters", "._buffers")) else held  # tracing has others in their place
         return found if _is_of_the_machine(value) else found + self.note_object(where, value)
+
+    def note_globals(self, function: types.FunctionType) -> None:
+        """Names of its module that it sets, and containers of it that it reads, as they are: not what these hold."""
+        names = function.__globals__
+        for name in _set_by(function.__code__):
+            self.note(f"{name} of {function.__module__}", (names, name), *GLOBAL)
+        for name in function.__code__.co_names:
+            held = names.get(name)
+            for kind, how in CONTAINERS:
+                if isinstance(held, kind) and type(held) in PLAIN and len(held) <= MOST_HELD and id(held) not in self.seen:
+                    self.note(f"{name} of {function.__module__}", held, *how[:2], True)
 
     def note_object(self, where: str, value: Any) -> list[tuple[str, Any]]:
         held = getattr(value, "__dict__", None)

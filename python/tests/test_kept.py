@@ -222,3 +222,59 @@ def test_hooks_that_forward_registers():
     model = Hooks()
     (text,) = told(model)
     assert "part._forward_hooks" in text and not model.part._forward_hooks
+
+
+TURNS, SEEN, FOUND, ROWS = 0, [], {}, np.zeros(2, "f")
+
+
+def counted(x):
+    global TURNS
+    TURNS += 1
+    return x * TURNS
+
+
+def made_later(x):
+    global LATER
+    LATER = 3
+    return x * LATER
+
+
+def listed(x):
+    SEEN.append(1)
+    return x * len(SEEN)
+
+
+def remembered(x):
+    if "k" not in FOUND:
+        FOUND["k"] = x.new_ones(2) * 2
+    return x * FOUND["k"]
+
+
+def summed(x):
+    ROWS[0] += 1
+    return x + torch.from_numpy(ROWS)
+
+
+@pytest.mark.parametrize(
+    ("function", "name"),
+    [(counted, "TURNS"), (made_later, "LATER"), (listed, "SEEN"), (remembered, "FOUND"), (summed, "ROWS")],
+)
+def test_names_of_a_module(function, name):
+    class Model(nn.Module):
+        def forward(self, x):
+            return function(x)
+
+    class Own(nn.Module):
+        forward = staticmethod(function)
+
+    for model in (Model(), Own()):
+        with pytest.warns(UserWarning, match=f"forward\\(\\) sets {name} of test_kept"):
+            npusim.export(model, (X,))
+        assert TURNS == 0 and "LATER" not in globals() and not SEEN and not FOUND and not ROWS.any()
+
+
+def test_names_of_a_module_that_are_read_are_nobodys_business():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        npusim.export(nn.Sequential(nn.Linear(2, 2)), (X,))
+        npusim.export(type("Reads", (nn.Module,), {"forward": lambda self, x: x * (TURNS + len(SEEN) + 1)})(), (X,))
