@@ -225,7 +225,8 @@ class Speller {
     const int32_t cos = turn_of(0), sin = turn_of(1), apart_re = sub(re, other_re), apart_im = sub(im, other_im);
     const int32_t odd_re = sub(mul(apart_re, cos), mul(apart_im, sin));
     const int32_t odd_im = add(mul(apart_re, sin), mul(apart_im, cos));
-    return packed(std::move(p), {sub(add(re, other_re), odd_im), add(add(im, other_im), odd_re)}, m);
+    const std::vector<int32_t> parts = {sub(add(re, other_re), odd_im), add(add(im, other_im), odd_re)};
+    return packed(std::move(p), parts, m);
   }
 
   // Values per point of the rows, `length` of them, as [part, row, element].
