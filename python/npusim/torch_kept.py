@@ -213,8 +213,12 @@ class Kept:
             self.note(f"{name} of {function.__module__}", (names, name), *GLOBAL)
         for name in function.__code__.co_names:
             held = names.get(name)
+            if type(held) not in PLAIN or id(held) in self.seen:
+                continue
+            if (held.size if isinstance(held, np.ndarray) else len(held)) > MOST_HELD:
+                continue
             for kind, how in CONTAINERS:
-                if isinstance(held, kind) and type(held) in PLAIN and len(held) <= MOST_HELD and id(held) not in self.seen:
+                if isinstance(held, kind):
                     self.note(f"{name} of {function.__module__}", held, *how[:2], True)
 
     def note_object(self, where: str, value: Any) -> list[tuple[str, Any]]:

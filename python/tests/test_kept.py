@@ -224,7 +224,7 @@ def test_hooks_that_forward_registers():
     assert "part._forward_hooks" in text and not model.part._forward_hooks
 
 
-TURNS, SEEN, FOUND, ROWS = 0, [], {}, np.zeros(2, "f")
+TURNS, SEEN, FOUND, ROWS, ONE = 0, [], {}, np.zeros(2, "f"), np.array(1.0, "f")
 
 
 def counted(x):
@@ -255,9 +255,14 @@ def summed(x):
     return x + torch.from_numpy(ROWS)
 
 
+def of_no_dimensions(x):
+    ONE[()] += 1
+    return x * float(ONE)
+
+
 @pytest.mark.parametrize(
     ("function", "name"),
-    [(counted, "TURNS"), (made_later, "LATER"), (listed, "SEEN"), (remembered, "FOUND"), (summed, "ROWS")],
+    [(counted, "TURNS"), (made_later, "LATER"), (listed, "SEEN"), (remembered, "FOUND"), (summed, "ROWS"), (of_no_dimensions, "ONE")],
 )
 def test_names_of_a_module(function, name):
     class Model(nn.Module):
@@ -270,7 +275,7 @@ def test_names_of_a_module(function, name):
     for model in (Model(), Own()):
         with pytest.warns(UserWarning, match=f"forward\\(\\) sets {name} of test_kept"):
             npusim.export(model, (X,))
-        assert TURNS == 0 and "LATER" not in globals() and not SEEN and not FOUND and not ROWS.any()
+        assert TURNS == 0 and "LATER" not in globals() and not SEEN and not FOUND and not ROWS.any() and ONE == 1
 
 
 def test_names_of_a_module_that_are_read_are_nobodys_business():
