@@ -11,7 +11,8 @@
 namespace npusim {
 
 // One line without what a terminal obeys or a reader cannot see: control characters, line and paragraph separators,
-// the marks that turn the direction of text and what is no character stand as \n, \u001b or \u202e, bytes that are no UTF-8 as \xff.
+// the marks that turn the direction of text and what is no character stand as \n, \u001b or \u202e, bytes that are no
+// UTF-8 as \xff.
 NPUSIM_API std::string printable(std::string_view text);
 // The same of a text of several lines, whose ends stay. JSON keeps its meaning.
 NPUSIM_API std::string printable_lines(std::string_view text);

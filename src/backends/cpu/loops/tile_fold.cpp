@@ -284,29 +284,18 @@ HWY_INLINE bool none_beyond(D d, Vector x, Vector top) {
 }
 
 // The extreme of what it was and one more; NaN stays. Without a branch, which short rows would take every other time.
-template <bool highest, class T>
-HWY_INLINE T further(T x, T top) {
-  using Bits = std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>;
-  const bool beyond = !(highest ? x <= top : x >= top) & (top == top);
-  const Bits mask = -static_cast<Bits>(beyond), before = std::bit_cast<Bits>(top);
-  return std::bit_cast<T>(static_cast<Bits>(before ^ ((before ^ std::bit_cast<Bits>(x)) & mask)));
-}
+template <bool highest>
+struct Further {
+  template <class T>
+  static HWY_INLINE T of(T top, T x) {
+    using Bits = std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>;
+    const bool beyond = !(highest ? x <= top : x >= top) & (top == top);
+    const Bits mask = -static_cast<Bits>(beyond), before = std::bit_cast<Bits>(top);
+    return std::bit_cast<T>(static_cast<Bits>(before ^ ((before ^ std::bit_cast<Bits>(x)) & mask)));
+  }
+};
 
 constexpr int64_t short_row = 128;  // where a new extreme is not rare
-
-template <class T, class Carry, bool highest, int rows>
-void scan_extreme_rows(const TileCall& c, int64_t first) {
-  Carry* kept = const_cast<Carry*>(static_cast<const Carry*>(c.in[1])) + first;
-  const T* a = row_of<T>(c, 0, first);
-  T* out = dst_row_of<T>(c, first);
-  const int64_t in_row = c.in_row[0], out_row = c.dst_row;
-  T top[rows];
-  for (int r = 0; r < rows; ++r) top[r] = static_cast<T>(kept[r]);
-  for (int64_t j = 0; j < c.columns; ++j)
-#pragma GCC unroll 4
-    for (int r = 0; r < rows; ++r) out[r * out_row + j] = top[r] = further<highest>(a[r * in_row + j], top[r]);
-  for (int r = 0; r < rows; ++r) kept[r] = static_cast<Carry>(top[r]);
-}
 
 // The extreme so far, of long rows rarely a new one: NaN from the first one on.
 template <class T, class Carry, bool highest>
@@ -314,7 +303,7 @@ void scan_extreme(const TileCall& c) {
   const hn::ScalableTag<T> d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   int64_t begin = 0;
-  for (; c.columns < short_row && begin + 4 <= c.rows; begin += 4) scan_extreme_rows<T, Carry, highest, 4>(c, begin);
+  for (; c.columns < short_row && begin + 4 <= c.rows; begin += 4) scan_rows<T, Carry, Further<highest>, 4>(c, begin);
   for (int64_t r = begin; r < c.rows; ++r) {
     Carry& kept = const_cast<Carry*>(static_cast<const Carry*>(c.in[1]))[r];
     const T* a = row_of<T>(c, 0, r);
@@ -322,7 +311,7 @@ void scan_extreme(const TileCall& c) {
     T top = static_cast<T>(kept);
     const auto walk = [&](int64_t begin, int64_t end) {
       for (int64_t j = begin; j < end; ++j) {
-        out[j] = top = further<highest>(a[j], top);
+        out[j] = top = Further<highest>::of(top, a[j]);
       }
     };
     int64_t j = 0;

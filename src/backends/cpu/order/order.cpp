@@ -155,26 +155,28 @@ class OrderStep final : public BoundStep {
     *at.to = select_place(keys, keys + length_, counts, length_, first_);
   }
 
-  // The least and the largest key of the row.
-  std::pair<Key, Key> range_of(const Row& at, int thread, int parts) const {
+  // The least and the largest key of some elements of the row.
+  std::pair<Key, Key> range_of(const Row& at, int64_t begin, int64_t end) const {
+    if constexpr (std::is_same_v<Keys, KeyOfInteger<int64_t, 64>>) {
+      if (from_step_ == 1 && begin < end) {
+        const auto [least, most] = cpu::range_of(reinterpret_cast<const int64_t*>(at.from) + begin, end - begin);
+        const Key low = Keys::key(static_cast<Raw>(least)) ^ flip_, high = Keys::key(static_cast<Raw>(most)) ^ flip_;
+        return flip_ == 0 ? std::pair(low, high) : std::pair(high, low);
+      }
+    }
+    Key low = static_cast<Key>(~Key{0}), high = 0;
+    each_block(at.from, begin, end, [&](const Key* keys, int64_t n, int64_t) {
+      for (int64_t i = 0; i < n; ++i) low = std::min(low, keys[i]), high = std::max(high, keys[i]);
+    });
+    return {low, high};
+  }
+  // The same of all.
+  std::pair<Key, Key> range_of_row(const Row& at, int thread, int parts) const {
     const auto ends = [&](int part) {
       return reinterpret_cast<Key*>(parts > 1 ? counts() + part * digits : counts_of(thread));
     };
     for_parts(parts, [&](int part) {
-      const int64_t begin = length_ * part / parts, end = length_ * (part + 1) / parts;
-      Key low = static_cast<Key>(~Key{0}), high = 0;
-      if constexpr (std::is_same_v<Keys, KeyOfInteger<int64_t, 64>>) {
-        if (from_step_ == 1 && begin < end) {
-          const auto [least, most] = cpu::range_of(reinterpret_cast<const int64_t*>(at.from) + begin, end - begin);
-          low = Keys::key(static_cast<Raw>(least)) ^ flip_, high = Keys::key(static_cast<Raw>(most)) ^ flip_;
-          if (flip_ != 0) std::swap(low, high);
-          ends(part)[0] = low, ends(part)[1] = high;
-          return;
-        }
-      }
-      each_block(at.from, begin, end, [&](const Key* keys, int64_t n, int64_t) {
-        for (int64_t i = 0; i < n; ++i) low = std::min(low, keys[i]), high = std::max(high, keys[i]);
-      });
+      const auto [low, high] = range_of(at, length_ * part / parts, length_ * (part + 1) / parts);
       ends(part)[0] = low, ends(part)[1] = high;
     });
     std::pair<Key, Key> range{ends(0)[0], ends(0)[1]};
@@ -186,7 +188,7 @@ class OrderStep final : public BoundStep {
   void all_of(int64_t row, int thread, int parts) const {
     const Row at = row_at(row);
     if constexpr (!Keys::narrow) return sort_row<Entry>(at, 0, Keys::bits, thread, parts);
-    const auto [low, high] = range_of(at, thread, parts);
+    const auto [low, high] = range_of_row(at, thread, parts);
     const int bits = std::bit_width(static_cast<Key>(high - low));
     if (length_ <= int64_t{1} << 32 && sort_row_by_high_bits(at, low, bits, thread, parts)) return;
     sort_row<Entry>(at, low, bits, thread, parts);

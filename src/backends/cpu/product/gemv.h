@@ -7,8 +7,8 @@ namespace npusim::cpu {
 inline constexpr int64_t gemv_max_rows = 4;
 
 // Declines unless there are at most gemv_max_rows rows, or a few more beside one weight that every run would have to
-// pack, and b's elements are neighbours along the depth or, where it is not packed, the columns; and of several products
-// with weights that are constant.
+// pack, and b's elements are neighbours along the depth or, where it is not packed, the columns; and of several
+// products with weights that are constant.
 Answer make_gemv_step(Problem& problem);
 
 }  // namespace npusim::cpu
