@@ -140,9 +140,10 @@ Ex linspace(Pointwise& p, const OpCall& call, Lowering& lowering) {
     return is_float(dtype) ? k.number(call.number(name), Scalar::f64)
                            : k.cast(stored_attr(k, call, name, dtype), Scalar::f64);
   };
-  const Ex start = bound("start"), end = bound("end");
+  const Ex start = bound("start");
   const int64_t steps = call.integer("steps");
   if (steps == 1) return start;
+  const Ex end = bound("end");
   const Ex step = (end - start) / (steps - 1);
   return select(k.index(0) < steps / 2, start + step * k.index(0), end - step * (steps - 1 - k.index(0)));
 }

@@ -1,6 +1,7 @@
 // Norms of differences and products along a dimension: cosine_similarity, pairwise_distance, cdist; weight norm,
 // bilinear forms and cross products.
 #include <algorithm>
+#include <limits>
 
 #include "base/error.h"
 #include "ops/contract.h"
@@ -121,7 +122,9 @@ void lower_cdist(const OpCall& call, Lowering& lowering) {
   const double p = call.op->schema.find("p") >= 0 ? call.number("p") : 2;
   const auto distance = [&] {
     const Ex apart = rows(0, rank - 2) - rows(1, rank - 1);
-    if (p != 0) return vector_norm(k, apart, p);
+    // As ATen's, in which an order that is no float is none that ends.
+    const bool endless = apart.type() != Scalar::f64 && p > std::numeric_limits<float>::max();
+    if (p != 0) return vector_norm(k, apart, endless ? std::numeric_limits<double>::infinity() : p);
     return k.reduce(Reduction::sum,
                     min(ceil(abs(k.cast(apart, std::max(apart.type(), Scalar::f32)))), 1.0));  // NaN stays
   };

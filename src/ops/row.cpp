@@ -1,6 +1,5 @@
 // Rows of tensors: dimension sets, their shapes, and kernels over them.
 #include <algorithm>
-#include <cmath>
 #include <limits>
 
 #include "base/error.h"
@@ -145,7 +144,6 @@ Ex RowKernel::row_index() {
 Ex vector_norm(KernelBuilder& k, Ex x, double p) {
   constexpr double infinity = std::numeric_limits<double>::infinity();
   const Ex real = is_real(x) ? x : k.cast(x, Scalar::f32);
-  if (real.type() != Scalar::f64 && std::fabs(p) > std::numeric_limits<float>::max()) p = std::copysign(infinity, p);
   if (p != 0 && k.has_one_in_row()) return k.reduce(Reduction::sum, abs(real));  // as in ATen: whose power is no float
   if (p == 2) return sqrt(k.reduce(Reduction::sum, real * real));                // a square is the same of either sign
   const Ex size = abs(real);
