@@ -188,7 +188,7 @@ void between(const TileCall& c) {
     for (int64_t j = 0; j < n; j += static_cast<int64_t>(hn::Lanes(d))) {
       const auto from = hn::LoadU(d, a + j), to = hn::LoadU(d, b + j), w = hn::LoadU(d, weight + j);
       const auto way = hn::Sub(to, from);
-      const auto near = hn::MulAdd(w, way, from), far = hn::NegMulAdd(way, hn::Sub(one, w), to);
+      const auto near = hn::Add(from, hn::Mul(w, way)), far = hn::Sub(to, hn::Mul(way, hn::Sub(one, w)));
       hn::StoreU(hn::IfThenElse(hn::Lt(hn::Abs(w), half), near, far), d, out + j);
     }
   }

@@ -15,14 +15,14 @@ HWY_BEFORE_NAMESPACE();
 namespace npusim::cpu::HWY_NAMESPACE {
 namespace {
 
-// erf(a) − a of a up to 1.
-HWY_INLINE V above_itself(V a) {
+// erf(a) / a − 1 of a up to 1.
+HWY_INLINE V above_one(V a) {
   constexpr double coefficients[] = {5.957176147748911e-11,   -1.1372848856791674e-09, 1.4659775274047436e-08,
                                      -1.6350312701054695e-07, 1.6461000484121368e-06,  -1.4925595266831182e-05,
                                      0.0001205533111164271,   -0.000854832698083379,   0.0052239776248180145,
                                      -0.026866170645076792,   0.11283791670954879,     -0.3761263890318375,
                                      0.1283791670955126};
-  return hn::Mul(a, by_halves(square_off_zero(a), coefficients));
+  return by_halves(square_off_zero(a), coefficients);
 }
 
 // erfc(a) of a in [0.5, 28], as value · 2^k of k beside the anchor: (1 + 2a)·e^(a²)·erfc(a) is a polynomial of (a − 4)
@@ -51,8 +51,8 @@ HWY_INLINE Complement complement(V a) {
   return {hn::MulAdd(scaled.high, power.high, low), p.anchored};
 }
 
-// The same of a in [1, 6] beside 1: e^(a²)·erfc(a) is a polynomial of (a − 3) / (a + 3).
-HWY_INLINE V small_complement(V a) {
+// 1 − erfc(a) of a in [1, 6]: e^(a²)·erfc(a) is a polynomial of (a − 3) / (a + 3).
+HWY_INLINE V one_without_complement(V a) {
   constexpr double coefficients[] = {1.2801900862962662e-06, 2.023603179641757e-06, -8.008021319412685e-06,
                                      -1.284889451252353e-05, 6.406182073530546e-05, 4.525472635483354e-05,
                                      -0.0005970623517093284, 0.0007077464443901538, 0.004269136347508256,
@@ -62,22 +62,22 @@ HWY_INLINE V small_complement(V a) {
   const Sum square = product(a, a);
   const Power p = power_of({hn::Neg(square.high), hn::Neg(square.low)});
   const V power = hn::Mul(rounded(joined(number(1), number(1), p)), two_to(p.anchored));
-  return hn::Mul(by_halves(t, coefficients), power);
+  return hn::NegMulAdd(by_halves(t, coefficients), power, number(1));
 }
 
 struct Erf {
   static HWY_INLINE V of(V x) {
-    const V a = hn::Min(number(6), hn::Abs(x)), near = hn::Add(a, above_itself(a));  // of NaN they are NaN
+    const V a = hn::Min(number(6), hn::Abs(x)), near = hn::MulAdd(a, above_one(a), a);  // of NaN they are NaN
     const M small = hn::Lt(a, number(1));
     if (hn::AllTrue(D(), small)) return hn::CopySign(near, x);
-    const V far = hn::Sub(number(1), small_complement(hn::Max(number(1), a)));
+    const V far = one_without_complement(hn::Max(number(1), a));
     return hn::CopySign(hn::IfThenElse(small, near, far), x);
   }
 };
 struct Erfc {
   static HWY_INLINE V of(V x) {
     const V a = hn::Abs(x), one = number(1), inner = off_zero(hn::Min(number(0.5), a));
-    const V part = hn::CopySign(inner, x), more = hn::CopySign(above_itself(inner), x);
+    const V part = hn::CopySign(inner, x), more = hn::CopySign(hn::Mul(inner, above_one(inner)), x);
     const Sum near = sum(one, hn::Neg(part));
     const Complement c = complement(hn::Max(number(0.5), hn::Min(number(26), a)));
     const V y = hn::Mul(c.value, two_to(c.anchored));

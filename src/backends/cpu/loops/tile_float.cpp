@@ -183,7 +183,7 @@ void normed(const TileCall& c) {
       const V x = hn::Mul(hn::Sub(hn::LoadU(d, a + j), mean), scale);
       const V w = fixed_weight ? one_weight : hn::LoadU(d, weight + j),
               b = fixed_bias ? one_bias : hn::LoadU(d, bias + j);
-      hn::StoreU(hn::MulAdd(x, w, b), d, out + j);
+      hn::StoreU(hn::Add(hn::Mul(x, w), b), d, out + j);
     });
   }
 }
@@ -255,14 +255,16 @@ struct Extremum {
   }
 };
 
+// One instruction, two roundings: what rounds a product and the sum of it apart, as PyTorch does, gives 0 for a·b −
+// b·a.
 struct MulAdd {
-  HWY_INLINE V operator()(V a, V b, V c) const { return hn::MulAdd(a, b, c); }
+  HWY_INLINE V operator()(V a, V b, V c) const { return hn::Add(hn::Mul(a, b), c); }
 };
 struct MulSub {
-  HWY_INLINE V operator()(V a, V b, V c) const { return hn::MulSub(a, b, c); }
+  HWY_INLINE V operator()(V a, V b, V c) const { return hn::Sub(hn::Mul(a, b), c); }
 };
 struct NegMulAdd {
-  HWY_INLINE V operator()(V a, V b, V c) const { return hn::NegMulAdd(a, b, c); }
+  HWY_INLINE V operator()(V a, V b, V c) const { return hn::Sub(c, hn::Mul(a, b)); }
 };
 
 template <class F, unsigned scalars>
