@@ -22,6 +22,7 @@ class Leaf(NamedTuple):
     path: tuple[Key, ...]  # its first step is to the argument: an item, or a key where it is given by keyword
     input: str  # of the program; "" where it is part of it
     value: Any  # of what is part of it
+    argument: str = ""  # forward()'s name for it, where it is an argument itself
 
 
 def nested_inputs(leaves: Sequence[Leaf], given: Sequence[Any]) -> dict[str, Any] | None:
@@ -29,10 +30,16 @@ def nested_inputs(leaves: Sequence[Leaf], given: Sequence[Any]) -> dict[str, Any
     arguments: dict[Key, list[Leaf]] = {}
     for leaf in leaves:
         arguments.setdefault(leaf.path[0], []).append(leaf)
+    constants = {leaf.argument: leaf for leaf in leaves if not leaf.input and len(leaf.path) == 1}
+    if len(given) == 1 and isinstance(given[0], Mapping):
+        inputs = {leaf.input for leaf in leaves}
+        if given[0].keys() <= inputs:
+            return None
+        if given[0].keys() <= inputs | constants.keys():
+            return _without_constants(constants, given[0])
     nested = any(len(leaf.path) > 1 for leaf in leaves) and any(map(_is_container, given))
     if not nested and not _has_constants(list(arguments.values()), given):
-        return None
-    if len(given) == 1 and isinstance(given[0], Mapping) and given[0].keys() <= {leaf.input for leaf in leaves}:
+        _check_count(leaves, list(constants.values()), len(arguments), len(given))
         return None
     if len(given) < len(arguments):  # without those that are part of the program
         arguments = {key: held for key, held in arguments.items() if any(leaf.input for leaf in held)}
@@ -40,8 +47,8 @@ def nested_inputs(leaves: Sequence[Leaf], given: Sequence[Any]) -> dict[str, Any
         raise UsageError(f"expected {len(arguments)} arguments, as forward() takes them, found {len(given)}")
     found: dict[str, Any] = {}
     problems: list[Problem] = []
-    for (key, held), value in zip(arguments.items(), given, strict=True):
-        where = f"argument {key.of}" if key.kind == "item" else f"argument '{key.of}'"
+    for held, value in zip(arguments.values(), given, strict=True):
+        where = _where(held[0])
         _take(held, 1, value, where, found, problems)
     if problems:
         raise UsageError(problems)
@@ -49,11 +56,38 @@ def nested_inputs(leaves: Sequence[Leaf], given: Sequence[Any]) -> dict[str, Any
 
 
 def _has_constants(arguments: list[list[Leaf]], given: Sequence[Any]) -> bool:
-    """Whether these are forward()'s arguments with what is part of the program where it has it."""
+    """Whether these are forward()'s arguments with what is part of the program where it has it, or can be nothing else."""
     if len(given) != len(arguments):
         return False
     held = [(leaves[0].value, value) for leaves, value in zip(arguments, given, strict=True) if not leaves[0].input]
+    if len(given) > sum(bool(leaf.input) for leaves in arguments for leaf in leaves):
+        return bool(held)
     return bool(held) and all(type(value) is type(constant) for constant, value in held)
+
+
+def _check_count(leaves: Sequence[Leaf], constants: list[Leaf], arguments: int, given: int) -> None:
+    """Raises UsageError for more than there are inputs, where some of forward()'s arguments are none."""
+    inputs = [leaf.input for leaf in leaves if leaf.input]
+    if given > len(inputs) and constants:
+        fixed = ", ".join(f"{leaf.argument or _where(leaf)}={leaf.value!r}" for leaf in constants)
+        of = f"or {arguments} arguments as forward() takes them, of which {fixed} are part of the program"
+        raise UsageError(f"expected {len(inputs)} inputs ({', '.join(inputs) or 'none'}), {of}: found {given}")
+
+
+def _without_constants(constants: Mapping[str, Leaf], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments by their names, without those that are part of the program. Raises UsageError where one is another."""
+    problems: list[Problem] = []
+    for name in given.keys() & constants.keys():
+        _take([constants[name]], 1, given[name], _where(constants[name]), {}, problems)
+    if problems:
+        raise UsageError(problems)
+    return {name: value for name, value in given.items() if name not in constants}
+
+
+def _where(leaf: Leaf) -> str:
+    """The argument that it is in."""
+    key = leaf.path[0]
+    return f"argument {key.of}{f' ({leaf.argument})' if leaf.argument else ''}" if key.kind == "item" else f"argument '{key.of}'"
 
 
 def _is_container(value: Any) -> bool:
@@ -69,7 +103,10 @@ def _take(
         if name:
             found[name] = value
         elif type(value) is not type(constant) or value != constant:
-            problems.append(Problem(where, f"is part of the program: expected {constant!r}, found {value!r}"))
+            expected, found_there = _shown(constant), _shown(value)
+            if type(value) is not type(constant) and constant is not None:
+                expected += f" ({type(constant).__name__})"
+            problems.append(Problem(where, f"is part of the program: expected {expected}, found {found_there}"))
         return
     inside: dict[Key, list[Leaf]] = {}
     for leaf in leaves:
@@ -94,6 +131,11 @@ def _unlike(keys: list[Key], value: Any) -> str:
         fits = isinstance(value, Mapping) and set(value) == set(names)
         return "" if fits else f"a dict of {', '.join(map(repr, names))}"
     return "" if all(hasattr(value, name) for name in names) else f"what has {', '.join(names)}"
+
+
+def _shown(value: Any) -> str:
+    """A number or a text as Python has it; of arrays, which may be large, the kind."""
+    return f"a {type(value).__name__}" if hasattr(value, "shape") and hasattr(value, "dtype") else repr(value)
 
 
 def _described(value: Any) -> str:

@@ -15,12 +15,15 @@ from typing import Any, NamedTuple
 import torch
 from torch.export import _trace
 from torch.export.graph_signature import TensorArgument
+from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
 from .errors import Problem, UnsupportedError
 from .torch_aliases import ATEN, copied, memory_of, place_of, rebuilt, shows_twice
 from .torch_arithmetic import replaced
+from .torch_contents import Contents
 from .torch_kept import kept
+from .torch_told import place
 
 
 @dataclass
@@ -55,9 +58,10 @@ class Assigned(NamedTuple):
     now: torch.Tensor | None
 
 
-def check_assigned(model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Refuses, for strict=True, a model whose forward() assigns buffers: dynamo drops that without a word. It runs once, in
-    eager PyTorch, with copies of the buffers and of the arguments."""
+def check_assigned(model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], contents: Contents) -> None:
+    """Refuses, for strict=True, a model whose forward() assigns buffers, and notes what it changes in containers among its
+    arguments: dynamo drops both without a word. It runs once, in eager PyTorch, with copies of the buffers and of the
+    arguments."""
     buffers = {name: value.detach().clone() for name, value in model.named_buffers()}
     held: list[Held] = []
     assigned: list[str] = []
@@ -66,7 +70,8 @@ def check_assigned(model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[s
     try:
         with torch.random.fork_rng(devices=[]), torch.no_grad():
             args, kwargs = copy.deepcopy((args, kwargs))
-            torch.func.functional_call(model, buffers, args, kwargs)
+            contents.begin(args, kwargs)
+            output = torch.func.functional_call(model, buffers, args, kwargs)
     except Exception:  # torch.export ends there too, and says where
         return
     finally:
@@ -75,26 +80,34 @@ def check_assigned(model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[s
     if assigned:
         what = "is assigned by forward(), which torch.export drops with strict=True: expected strict=False, or copy_()"
         raise UnsupportedError([Problem(where, what) for where in dict.fromkeys(assigned)])
+    contents.end(output, strict=True)
 
 
 @contextlib.contextmanager
-def assignments_kept(model: torch.nn.Module, strict: bool, assigned: dict[str, Assigned]) -> Iterator[None]:
-    """What forward() assigns to buffers, its own or a part's, is copied into them behind all else. Of torch.export alone
-    it follows only the model's own, of these none that is an argument or another buffer, and drops the others without a
-    word. strict: check_assigned() has refused it. assigned: gets these buffers; what cannot be kept nothing may read."""
+def assignments_kept(
+    model: torch.nn.Module, strict: bool, assigned: dict[str, Assigned], contents: Contents
+) -> Iterator[None]:
+    """What forward() assigns to buffers, its own or a part's, is copied into them behind all else, and so is what it puts
+    in the place of an argument in a container. Of torch.export alone it follows only the model's own buffers, of these none
+    that is an argument or another buffer, and drops the others without a word. strict: check_assigned() has seen to it.
+    assigned: gets these buffers; what cannot be kept nothing may read."""
     if strict:
         yield
         return
     held: list[Held] = []
 
-    def begin(*_: Any) -> None:
+    def begin(_model: torch.nn.Module, args: Any, kwargs: Any) -> None:
         if _is_outermost_call(model):
             held[:] = _held(model)
+            contents.begin(args, kwargs)
 
     def end(_model: torch.nn.Module, _args: Any, output: Any) -> Any:
-        return _with_copies(held, output, assigned) if _is_outermost_call(model) else output
+        if not _is_outermost_call(model):
+            return output
+        return _with_copies(held, output, assigned, contents.end(output))
 
-    hooks = model.register_forward_pre_hook(begin, prepend=True), model.register_forward_hook(end)
+    before = model.register_forward_pre_hook(begin, prepend=True, with_kwargs=True)
+    hooks = before, model.register_forward_hook(end)
     follow = _trace.register_buffer_assignment_hook
     _trace.register_buffer_assignment_hook = lambda *_: types.SimpleNamespace(remove=lambda: None)
     try:
@@ -102,6 +115,7 @@ def assignments_kept(model: torch.nn.Module, strict: bool, assigned: dict[str, A
             yield
     finally:
         _trace.register_buffer_assignment_hook = follow
+        contents.put_back()
         for hook in hooks:
             hook.remove()
 
@@ -175,9 +189,11 @@ def _is_same(a: torch.Tensor | None, b: torch.Tensor | None) -> bool:
     return a is b or (a is not None and b is not None and place_of(a) == place_of(b))
 
 
-def _with_copies(held: list[Held], output: Any, found: dict[str, Assigned]) -> Any:
+def _with_copies(
+    held: list[Held], output: Any, found: dict[str, Assigned], given: list[tuple[torch.Tensor, torch.Tensor]]
+) -> Any:
     """The modules have again what they had, with the values that forward() assigned. Gives its output, with a copy of what
-    shows old values."""
+    shows old values. given: arguments, each with what is to be their value."""
     slots = _slots(held)
     found.clear()
     found.update({slot.name: Assigned(slot.where, _why_not(slot), slot.now) for slot in slots if slot.assigned})
@@ -188,12 +204,13 @@ def _with_copies(held: list[Held], output: Any, found: dict[str, Assigned]) -> A
     _give(held)
     if problems:
         raise UnsupportedError(problems)
-    targets = {memory_of(slot.before) for slot in assigned if slot.before is not None}
+    pairs = [*((slot.before, slot.now) for slot in assigned), *given]
+    targets = {memory_of(before) for before, _ in pairs if before is not None}
 
     def apart(value: Any) -> Any:
         return value.clone() if isinstance(value, torch.Tensor) and memory_of(value) in targets else value
 
-    values = [(slot.before, apart(slot.now)) for slot in assigned]
+    values = [(before, apart(now)) for before, now in pairs]
     output = pytree.tree_map(apart, output)
     for before, value in values:
         if before is not None:
@@ -252,6 +269,24 @@ def raises_in_eager(model: torch.nn.Module, args: Any, kwargs: dict[str, Any]) -
     except Exception:
         return True
     return False
+
+
+def gradient_taken_at(model: torch.nn.Module, args: Any, kwargs: dict[str, Any]) -> str:
+    """Which line of a model's takes a gradient first; "" where none does. Found by running it, whatever that raises."""
+    with contextlib.suppress(Exception), _Gradients() as gradients:
+        _eager_run(model, args, kwargs, _copies_of(model))
+    return gradients.at
+
+
+class _Gradients(TorchFunctionMode):
+    def __init__(self) -> None:
+        super().__init__()
+        self.at = ""
+
+    def __torch_function__(self, call: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if call in (torch.autograd.grad, torch.autograd.backward, torch.Tensor.backward):
+            self.at = self.at or place()
+        return call(*args, **(kwargs or {}))
 
 
 def _eager_run(model: torch.nn.Module, args: Any, kwargs: dict[str, Any], held: list[Held]) -> tuple[list[Any], list[Held]]:

@@ -83,8 +83,9 @@ def _functionalised(program: torch.export.ExportedProgram) -> torch.export.Expor
 def _run(program: torch.export.ExportedProgram, table: dict[OpOverload, Form]) -> torch.export.ExportedProgram:
     # Offsets of views at places that values decide are symbols that nothing binds once the views are copies.
     unbound = torch.fx.experimental._config.patch(soft_pending_unbacked_not_found_error=True)
-    settle = "_remove_unnecessary_copy_op_pass"
-    with unbound, replaced(exported_program, settle, _with_values_apart(getattr(exported_program, settle))):
+    settle, make = "_remove_unnecessary_copy_op_pass", "_fakify_params_buffers"
+    settled = replaced(exported_program, settle, _with_values_apart(getattr(exported_program, settle)))
+    with unbound, settled, replaced(exported_program, make, _with_their_numbers(getattr(exported_program, make))):
         within = names_within(program)
         program = renamed(program, within)
         _begin_anew(program)
@@ -128,6 +129,20 @@ def _begin_anew(program: torch.export.ExportedProgram) -> None:
         for value, given in zip(followed, example_operands(program, program.graph), strict=True):
             if getattr(value, "real_tensor", None) is not None:
                 value.real_tensor = given.detach().clone()
+
+
+def _with_their_numbers(make: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
+    """PyTorch's stand-ins of weights, which it makes in memory that it remembers: where it follows the example, that has what
+    a trace before has written there."""
+
+    def made(mode: Any, module: torch.nn.Module) -> dict[str, Any]:
+        found = make(mode, module)
+        for name, given in (*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False)):
+            if getattr(found[name], "real_tensor", None) is not None:
+                found[name].real_tensor = given.detach().clone()
+        return found
+
+    return made
 
 
 def _without_regions(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 import io
 import itertools
 import sys
@@ -26,8 +27,9 @@ from .exported import Exported
 from .nested import Key, Leaf
 from .torch_aliases import CHANGED, WEIGHTS, memory_of, overlap, place_of, shows_twice, weight_of
 from .torch_arithmetic import numbers_followed
-from .torch_assigned import Assigned, assignments_kept, check_next_run, check_assigned, raises_in_eager
+from .torch_assigned import Assigned, assignments_kept, check_next_run, check_assigned, gradient_taken_at, raises_in_eager
 from .torch_branches import find_branches
+from .torch_contents import Contents, changed_text, held_twice
 from .torch_conversions import traced_with_forms
 from .torch_dataclasses import dataclasses_told
 from .torch_fixed import holding
@@ -74,11 +76,12 @@ def export(
 
     Outputs are named by their keys in dicts and dataclasses ("logits"), "output" where there is one, "output_0", … in
     tuples; numbers among them are tensors of one. A buffer that the model changes in place or assigns becomes an input and an
-    output, which a Session carries from run to run beginning with the buffer's value; an argument that it changes has an
-    output NAME_next.
+    output, which a Session carries from run to run beginning with the buffer's value; an argument that it changes, or
+    in whose place in a container it puts another tensor of its shape and dtype, has an output NAME_next.
 
     The model stays as it was, whatever its forward() sets. A warning names what would behave as in training, attributes
-    that forward() sets to what it computes, and generators other than PyTorch's that it draws from.
+    that forward() sets to what it computes, what else it leaves in containers among its arguments, and generators other than
+    PyTorch's that it draws from.
 
     Raises UnsupportedError with a problem for each thing that has no place in IR, and for what torch.export does not
     trace."""
@@ -99,22 +102,25 @@ def export(
     if missing := [name for name in fixed if name not in given]:
         raise UsageError(f"fixed arguments are keywords in kwargs: there is no {', '.join(missing)}")
     held = {name: copy.deepcopy(given.pop(name)) for name in fixed}
+    twice = held_twice(model, _tuple(args), given)
     args, given, shared = _apart(model, _tuple(args), given)
 
     set_by_forward: dict[str, None] = {}
     drawn_from: dict[str, None] = {}
     assigned: dict[str, Assigned] = {}
+    changed: dict[str, str] = {}
+    contents = Contents(model, changed, twice)
 
     if strict:
         with _watched(model, set_by_forward, drawn_from) as note:
-            check_assigned(model, args, {**given, **held})
+            check_assigned(model, args, {**given, **held}, contents)
             note()
 
     def once(packs: bool = False) -> torch.export.ExportedProgram:
         seeds: dict[str, None] = {}
         noted = contextlib.nullcontext() if strict else seeds_noted(seeds)  # dynamo knows these functions itself
         watched = _watched(model, set_by_forward, drawn_from)
-        with watched as note, noted, _tracing_of(model, args, given, held, strict, packs, assigned):
+        with watched as note, noted, _tracing_of(model, args, given, held, strict, packs, assigned, contents):
             if not strict:  # which has run it already
                 model.register_forward_hook(note)
                 model.register_forward_hook(lambda _model, _args, result: without_nan(result))
@@ -134,7 +140,8 @@ def export(
     except Exception as error:
         raise _told(error, model, args, {**given, **held}, strict) from error
     exported.held = held_by(model, exported)
-    notes = (trained, set_text(list(set_by_forward)), drawn_text(list(drawn_from)), made_for_text(exported.made_for))
+    notes = (trained, set_text(list(set_by_forward)), changed_text([*changed.values()], strict), drawn_text(list(drawn_from)))
+    notes = (*notes, made_for_text(exported.made_for))
     exported.notes = [note for note in notes if note]
     for note in exported.notes:
         warnings.warn(note, stacklevel=3)
@@ -160,7 +167,8 @@ def _told(
     """The error of an export as npusim's."""
     followed = error.__cause__ if _asks_for_values(error) else None
     traced = any(frame.name == of_program.__name__ for frame in traceback.extract_tb(error.__traceback__))
-    return told(error, type(model).__name__, followed, traced, lambda: raises_in_eager(model, args, kwargs), strict)
+    raises, gradient = (functools.partial(one, model, args, kwargs) for one in (raises_in_eager, gradient_taken_at))
+    return told(error, type(model).__name__, followed, traced, raises, gradient, strict)
 
 
 def _for_all_or_example(trace: Callable[[bool], Any]) -> Any:
@@ -216,11 +224,12 @@ def _tracing_of(
     strict: bool,
     packs: bool,
     assigned: dict[str, Assigned],
+    contents: Contents,
 ) -> Iterator[None]:
     told_of = dataclasses_told(model, args, kwargs, strict)
-    data, assignments = data_known(model, strict), assignments_kept(model, strict, assigned)
+    data, assignments = data_known(model, strict), assignments_kept(model, strict, assigned, contents)
     followed = contextlib.nullcontext() if strict else numbers_followed()  # dynamo follows them itself
-    known = holding(model, held, strict, packs)
+    known = holding(model, held, strict, packs, contents.names)
     with torch.no_grad(), tracing(), followed, known, told_of, data, assignments, _without_graph():
         yield
 
@@ -383,12 +392,14 @@ class _Writer:
         """Inputs and weights; what is changed in place, whatever it was, becomes an input. Their Refs by placeholder."""
         specs, changed = self.program.graph_signature.input_specs, self.find_changed()
         refs: dict[str, Ref] = {}
-        self.given: list[tuple[str, Any]] = []  # for each leaf of the arguments the name of an input, or "" and its value
+        # For each leaf of the arguments the name of an input, or "" and its value; and the tracer's name.
+        self.given: list[tuple[str, Any, str]] = []
         seen: dict[Any, str] = {}  # FQN by what tied weights share
         nodes = [node for node in graph.nodes if node.op == "placeholder"]
         for node, spec in zip(nodes, specs, strict=True):
             if spec.kind == InputKind.USER_INPUT:
-                self.given.append(("", spec.arg.value) if isinstance(spec.arg, ConstantArgument) else (node.name, None))
+                constant = isinstance(spec.arg, ConstantArgument)
+                self.given.append(("", spec.arg.value, node.name) if constant else (node.name, None, node.name))
             if not isinstance(node.meta.get("val"), torch.Tensor):
                 if not isinstance(spec.arg, ConstantArgument):
                     self.problems.append(Problem(f"input '{node.name}'", f"is a {type(spec.arg).__name__}, no tensor"))
@@ -398,7 +409,7 @@ class _Writer:
                 self.problems.append(Problem(unkept.where, unkept.why))
             if spec.kind == InputKind.USER_INPUT:
                 refs[node.name] = self.add_input(node, node.name)
-                self.given[-1] = (refs[node.name].node, None)
+                self.given[-1] = (refs[node.name].node, None, node.name)
             elif spec.kind in (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR):
                 value = weight_of(self.program, spec)
                 if node.name in changed:
@@ -422,9 +433,12 @@ class _Writer:
         args, kwargs = self.program.example_inputs
         ordered = reorder_kwargs(kwargs, self.program.call_spec.in_spec)
         given = iter(self.given)
-        held = pytree.tree_flatten_with_path((args, ordered), is_leaf=_is_empty)[0]
-        held = [(path, value) for path, value in held if len(path) > 1]
-        return [Leaf(tuple(map(_key, path[1:])), *(("", value) if _is_empty(value) else next(given))) for path, value in held]
+        leaves = []
+        for path, value in pytree.tree_flatten_with_path((args, ordered), is_leaf=_is_empty)[0]:
+            if len(path) > 1:
+                name, constant, traced = ("", value, "") if _is_empty(value) else next(given)
+                leaves.append(Leaf(tuple(map(_key, path[1:])), name, constant, traced if len(path) == 2 else ""))
+        return leaves
 
     def find_changed(self) -> set[str]:
         """Placeholders whose new values are among the outputs."""
@@ -463,7 +477,7 @@ class _Writer:
             with_node = given[other] if isinstance(other, int) else weights.get(other)
             if with_node is not None and changed & {given[at].name, with_node.name}:
                 name = f"'{other}'" if isinstance(other, str) else f"'{with_node.name}'"
-                what = f"shares memory with {name} in the example, and forward() writes to one of them: expected a clone()"
+                what = f"shares memory with {name} in the example, and forward() changes one of them: expected a clone()"
                 self.problems.append(Problem(f"input '{given[at].name}'", f"{what} of it, as each input is an array of its own"))
 
     def add_input(self, node: torch.fx.Node, name: str) -> Ref:
@@ -533,7 +547,6 @@ class _Writer:
         targets = {spec.target: name for name, spec in specs.items() if spec.target is not None}
         # Complex ones were refused where they came in.
         values = [(s, v) for s, node in self.mutations if isinstance(v := self.graph.of[node], Ref)]
-        updated = self.graph.updated(value for _, value in values)
         carried = {}
         for spec, value in values:
             placeholder = _changed(spec, targets)
@@ -541,8 +554,6 @@ class _Writer:
             name = next(n for n in _variants(f"{ref.node}_next") if n not in taken)
             taken.add(name)
             owned = specs[placeholder].kind != InputKind.USER_INPUT
-            if owned and ref.tensor["shape"] and updated.get(value.node) != ref.node:
-                value = self.graph.store(ref, value)
             self.add_output(name, value)
             if owned:
                 carried[ref.node] = name

@@ -15,13 +15,17 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import _disable_current_modes
 
 from .errors import Problem, UnsupportedError
+from .torch_contents import Contents
 from .torch_packed import packed_form
 
 
 @contextlib.contextmanager
-def holding(model: torch.nn.Module, held: dict[str, Any], strict: bool, packs: bool) -> Iterator[None]:
+def holding(
+    model: torch.nn.Module, held: dict[str, Any], strict: bool, packs: bool, names: dict[str, str]
+) -> Iterator[None]:
     """With a forward() that has these keywords already, and in which the lengths of sequences that it packs are known where
-    they are numbers. strict: what is computed of them is traced, as all else: dynamo sees what it may know."""
+    they are numbers. strict: what is computed of them is traced, as all else: dynamo sees what it may know. names: gets what
+    forward() changes in containers among them."""
     if not held and (strict or not packs):
         yield
         return
@@ -32,8 +36,11 @@ def holding(model: torch.nn.Module, held: dict[str, Any], strict: bool, packs: b
     def known(*args: Any, **kwargs: Any) -> Any:
         with _disable_current_modes():
             fresh = copy.deepcopy(held)  # the model may change them
+        contents = Contents(model, names, [])
+        contents.begin((), fresh)
         with _Known(fresh) as mode:
             found = plain(*args, **kwargs, **fresh)
+        contents.end(found, strict=True)
         return pytree.tree_map(mode.current, found)
 
     known.__signature__ = inspect.signature(partial)  # type: ignore[attr-defined]

@@ -166,17 +166,29 @@ class Noted(NamedTuple):
     whole: bool  # whether its name is told, and not those of its items
 
 
+NOTHING = object()  # is held where nothing is
+
+
+class Change(NamedTuple):
+    """What a container holds in a place, before and now: NOTHING where it holds nothing there."""
+
+    name: str
+    container: Any
+    before: Any
+    now: Any
+
+
 class Kept:
     """Everything that can be reached from a model, as it is now: what its modules and objects hold, what these hold, the
     attributes of their classes and what their functions have from around them; of their modules the names that they set, and
     the containers that they name, not what these hold."""
 
-    def __init__(self, model: torch.nn.Module) -> None:
+    def __init__(self, *roots: tuple[str, Any]) -> None:
         self.noted: list[Noted] = []
         self.tensors: list[tuple[torch.Tensor, int, torch.Tensor]] = []  # no weights: with a version and a copy
         self.classes: set[type] = set()
         self.seen: dict[int, Any] = {}  # by identity
-        waiting: list[tuple[str, Any]] = [("", model)]
+        waiting = [*roots]
         while waiting:
             where, value = waiting.pop()
             if id(value) not in self.seen:
@@ -185,8 +197,8 @@ class Kept:
 
     def add(self, where: str, value: Any) -> list[tuple[str, Any]]:
         """Notes a value; gives what it holds."""
-        if isinstance(value, torch.Tensor) and not isinstance(value, torch.nn.Parameter) and not value.is_inference():
-            self.tensors.append((value, value._version, value.detach().clone()))
+        if isinstance(value, torch.Tensor):
+            self.note_tensor(value)
         if isinstance(value, (staticmethod, classmethod)):
             return [(where, value.__func__)]
         if isinstance(value, types.MethodType):
@@ -205,6 +217,10 @@ class Kept:
                 held = self.note(where, value, *how)
                 found += [] if where.endswith(("._parameters", "._buffers")) else held  # tracing has others in their place
         return found if _is_of_the_machine(value) else found + self.note_object(where, value)
+
+    def note_tensor(self, value: torch.Tensor) -> None:
+        if not isinstance(value, torch.nn.Parameter) and not value.is_inference():
+            self.tensors.append((value, value._version, value.detach().clone()))
 
     def note_globals(self, function: types.FunctionType) -> None:
         """Names of its module that it sets, and containers of it that it reads, as they are: not what these hold."""
@@ -233,7 +249,20 @@ class Kept:
     def note(self, where: str, value: Any, read: Any, write: Any, whole: bool) -> list[tuple[str, Any]]:
         items = read(value)
         self.noted.append(Noted(where, value, items, read, write, whole))
-        return [(where if whole and not isinstance(key, int) else _of(where, key), one) for key, one in items.items()]
+        return [(where if whole and not isinstance(key, int) else self.name(where, value, key), one) for key, one in items.items()]
+
+    def name(self, where: str, _container: Any, key: Any) -> str:
+        """Of what a container holds."""
+        return _of(where, key)
+
+    def changes(self) -> Iterator[Change]:
+        """What is not as it was, place by place."""
+        for where, value, items, read, _, whole in self.noted:
+            now = read(value)
+            for key in {**items, **now}:
+                if _differ(items, now, key):
+                    name = where if whole and not isinstance(key, int) else self.name(where, value, key)
+                    yield Change(name, value, items.get(key, NOTHING), now.get(key, NOTHING))
 
     def changed(self) -> list[str]:
         """What is not as it was, but weights and buffers, by names."""
@@ -315,7 +344,7 @@ def _is_other(before: Any, now: Any, within: tuple[Any, ...] = ()) -> bool:
 def kept(model: torch.nn.Module) -> Iterator[Callable[[], list[str]]]:
     """Puts everything back at the end, the generator of random numbers too, and leaves what was entered. Gives a function that
     says, while forward() has just been traced, what it set."""
-    before = Kept(model)
+    before = Kept(("", model))
     with torch.random.fork_rng(devices=[]), levels_kept():
         try:
             yield before.changed

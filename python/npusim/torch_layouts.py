@@ -93,28 +93,26 @@ def _is_view(op: Any) -> bool:
 
 
 class _Orders(TorchDispatchMode):
-    """Notes where something is written, what is not row-major by more than a copy, where memory is addressed, where windows
-    are views, and what is written through views that show elements more than once or as numbers of another kind."""
+    """Notes whether what is not row-major is written by more than a copy, whether memory is addressed, and whether memory is
+    written that windows show, or views that show elements more than once or as numbers of another kind."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.written, self.moved, self.addressed, self.unfolded, self.lost = False, False, False, False, False
-        self.as_bits: set[int] = set()  # memories that are seen in several dtypes
+        self.moved, self.addressed, self.lost = False, False, False
+        self.seen_otherwise: set[int] = set()  # memories that are seen in several dtypes, or through windows
 
     def __torch_dispatch__(self, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         self.addressed = self.addressed or op._opname in ADDRESSING
-        self.unfolded = self.unfolded or op._opname == "unfold"
-        self.written = self.written or op._schema.is_mutable
-        if op == ATEN.view.dtype and loses_bits(args[0].dtype, args[1]):
-            self.as_bits.add(args[0].untyped_storage()._cdata)
+        if op._opname == "unfold" or (op == ATEN.view.dtype and loses_bits(args[0].dtype, args[1])):
+            self.seen_otherwise.add(args[0].untyped_storage()._cdata)
         if op._schema.is_mutable:
             values = dict(zip((arg.name for arg in op._schema.arguments), args, strict=False)) | kwargs
             writes = [values.get(arg.name) for arg in op._schema.arguments if arg.alias_info and arg.alias_info.is_write]
             written = [to for to in tree_leaves(writes) if isinstance(to, torch.Tensor)]
             if op._opname not in KEEPS_ORDER:
                 self.moved = self.moved or not all(to.is_contiguous() for to in written)
-            self.lost = self.lost or any(shows_twice(to) or to.untyped_storage()._cdata in self.as_bits for to in written)
+            self.lost = self.lost or any(shows_twice(to) or to.untyped_storage()._cdata in self.seen_otherwise for to in written)
         return op(*args, **kwargs)
 
 
@@ -128,12 +126,49 @@ def loses_writes(graph: torch.fx.GraphModule) -> bool:
     if not expanded and not names & (ADDRESSING | SHOWING | EXPANDING | {"unfold", "view"}):
         return False
     mode = next((value.fake_mode for value in examples if isinstance(value, FakeTensor)), contextlib.nullcontext())
-    orders = _Orders()
+    orders, shown = _Orders(), _Shown(graph)
     with mode, orders:  # with gradients as it was captured: without, torch.func finds none
-        given = [value.detach() if isinstance(value, torch.Tensor) else value for value in examples]  # a call may turn them
-        torch.fx.Interpreter(graph).run(*given)
-    shows = orders.addressed or bool(names & SHOWING)
-    return (orders.moved and shows) or (orders.written and orders.unfolded) or orders.lost
+        shown.run(*_apart(examples))
+    if (orders.moved and orders.addressed) or orders.lost:
+        return True
+    return orders.moved and bool(names & SHOWING) and not shown.as_functionalised(mode, examples)
+
+
+class _Shown(torch.fx.Interpreter):
+    """Runs a graph of dynamo's, and notes the strides of what it shows or copies by them."""
+
+    def __init__(self, graph: torch.fx.GraphModule) -> None:
+        super().__init__(graph)
+        self.strides: dict[torch.fx.Node, tuple[int, ...]] = {}
+
+    def run_node(self, n: torch.fx.Node) -> Any:
+        if str(getattr(n.target, "__name__", n.target)).partition(".")[0] in SHOWING and n.args:
+            value = self.env.get(n.args[0])  # type: ignore[arg-type]
+            if isinstance(value, torch.Tensor):
+                self.strides[n] = _strides_of(value)
+        return super().run_node(n)
+
+    def as_functionalised(self, mode: Any, examples: list[Any]) -> bool:
+        """Whether these are the same where PyTorch's functionalisation writes nothing in place."""
+        other = _Shown(self.module)  # type: ignore[arg-type]
+        try:
+            with mode:
+                torch.func.functionalize(lambda *given: tree_leaves(other.run(*given)))(*_apart(examples))
+        except Exception:  # of what it does not functionalise
+            return False
+        return other.strides == self.strides
+
+
+def _strides_of(value: torch.Tensor) -> tuple[int, ...]:
+    if not torch._is_functional_tensor(value):
+        return value.stride()
+    torch._sync(value)
+    return torch._from_functional_tensor(value).stride()
+
+
+def _apart(examples: list[Any]) -> list[Any]:
+    """A call may turn them."""
+    return [value.detach() if isinstance(value, torch.Tensor) else value for value in examples]
 
 
 def with_results_for_outs(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:

@@ -27,6 +27,10 @@ TRAINED: dict[Any, tuple[str, str]] = {
 }
 ANOTHER_LINE = "What helps: another way to write that line"
 HELPS = f"{ANOTHER_LINE}, {{}}or fixed= for arguments that decide shapes"
+GRADIENTS = (
+    'What helps: torch.compile(model, backend="npusim"), which leaves what takes gradients to eager PyTorch; or the gradient '
+    "as a formula"
+)
 MOST_LINES = 4  # of an error whose first ones say that a reason follows
 # Where a number that a tensor holds is one of several indices that something is assigned to.
 PLACED = (
@@ -78,27 +82,41 @@ def _trains(node: torch.fx.Node) -> str | None:
 
 
 def told(
-    error: Exception, name: str, followed: BaseException | None, traced: bool, raises: Callable[[], bool], strict: bool
+    error: Exception,
+    name: str,
+    followed: BaseException | None,
+    traced: bool,
+    raises: Callable[[], bool],
+    gradient: Callable[[], str],
+    strict: bool,
 ) -> Error:
     """An error of exporting a model as npusim's, which says whose it is and what to do. followed: the error that the model
     ends with where its branches and sizes are those of the example. traced: whether torch.export was done by then. raises:
-raises an error in eager PyTorch too. strict: whether dynamo traced it."""
+    whether its forward() raises an error in eager PyTorch too. gradient: which line of the model takes a gradient, "" if
+    none does: neither way to trace follows that. strict: whether dynamo traced it."""
     frames = traceback.extract_tb(error.__traceback__)
     what, ours, at = what_of(error), _models(frames), _at(frames)
     apart = _ends_in_pytorch(frames)
     if ((traced and followed is None) or not any(_is_the_tracers(frame.filename) for frame in frames)) and not apart:
         return InternalError([Problem(f"model '{name}'", f"{what}, at {Path(frames[-1].filename).name}:{frames[-1].lineno}")])
-    if ours and frames[-1] == ours[-1] and re.search(r"'Sym(Int|Float|Bool)'", what):
+    taken = gradient()
+    if taken and (not ours or taken == at.removeprefix(", at ")):
+        reason = f"takes a gradient, at {taken}, which torch.export of PyTorch {_version()} does not trace: {what}. {GRADIENTS}"
+    elif ours and frames[-1] == ours[-1] and re.search(r"'Sym(Int|Float|Bool)'", what):
         reason = f"asks{at} for what a number that a tensor holds has not while it is traced ({what}): compute with the tensor"
     elif ours and frames[-1] == ours[-1] and raises():
         reason = f"its forward() raises {what}{at}. Call it with these arguments in eager PyTorch first"
     else:
-        pytorch = f"torch.export of PyTorch {torch.__version__.partition('+')[0]}, not npusim"
+        pytorch = f"torch.export of PyTorch {_version()}, not npusim"
         reason = f"{pytorch}, does not trace it{at}: {what}. {_helps(error, frames, strict)}"
         if followed is not None:
             at = _at(traceback.extract_tb(followed.__traceback__))
             reason += f". With the branches and sizes of the example it goes on and ends{at}: {what_of(followed)}"
     return UnsupportedError([Problem(f"model '{name}'", reason)])
+
+
+def _version() -> str:
+    return torch.__version__.partition("+")[0]
 
 
 def _helps(error: Exception, frames: traceback.StackSummary, strict: bool) -> str:

@@ -609,6 +609,69 @@ def test_what_helps_is_said(strict):
         npusim.export(Calls(lambda x: torch.func.grad(lambda t: (t * t).sum())(x)), (torch.randn(3),), strict=strict)
 
 
+ENERGY = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Tanh(), torch.nn.Linear(4, 1))
+
+
+def force(x):
+    with torch.enable_grad():
+        x = x.clone().requires_grad_(True)
+        return torch.autograd.grad(ENERGY(x).sum(), x)[0]
+
+
+def force_and_energy(x):
+    with torch.enable_grad():
+        x = x.detach().requires_grad_()
+        energy = ENERGY(x).sum()
+        return torch.autograd.grad(energy, x, create_graph=True)[0] * -1
+
+
+def backward(x):
+    with torch.enable_grad():
+        x = x.clone().requires_grad_(True)
+        ENERGY(x).sum().backward()
+        return x.grad
+
+
+def of_a_parameter(x):
+    with torch.set_grad_enabled(True):
+        y = torch.nn.Parameter(x.clone())
+        return torch.autograd.grad(ENERGY(y).sum(), [y])[0]
+
+
+def where_gradients_are_on(x):
+    x = x.clone().requires_grad_(True)
+    return torch.autograd.grad(ENERGY(x).sum(), x)[0]
+
+
+def jacobian(x):
+    return torch.autograd.functional.jacobian(lambda y: ENERGY(y).sum(), x)
+
+
+def transformed(x):
+    return torch.func.grad(lambda y: ENERGY(y).sum())(x)
+
+
+GRADIENTS = [force, force_and_energy, backward, of_a_parameter, where_gradients_are_on, jacobian, transformed]
+
+
+@pytest.mark.parametrize("strict", [False, True])
+@pytest.mark.parametrize("function", GRADIENTS)
+def test_gradients_are_refused_by_line(function, strict):
+    """With what helps, and without what does not."""
+    torch._dynamo.reset()
+    with pytest.raises(npusim.UnsupportedError, match=r"gradient, at test_exporting.py:\d+ \(.*What helps: torch.compile") as told:
+        npusim.export(Fails(function), (torch.randn(2, 3),), strict=strict)
+    assert "strict=True" not in str(told.value)
+
+
+@pytest.mark.parametrize("function", GRADIENTS)
+def test_what_helps_gradients_does(function):
+    torch._dynamo.reset()
+    x = torch.randn(2, 3)
+    found = torch.compile(Fails(function), backend="npusim")(x)
+    torch.testing.assert_close(found, function(x), atol=1e-4, rtol=1e-4)
+
+
 @pytest.mark.parametrize("given", [["-o", "d", "--output", "e"], ["-o", "d", "--strict", "--strict"]])
 def test_an_option_is_given_once(given):
     from npusim.__main__ import export_verb

@@ -129,7 +129,7 @@ def test_numbers_stand_where_forward_has_them(others):
     wanted = Scaled()(*args).numpy()
     assert np.allclose(session.run(*args)["output"], wanted)
     assert np.allclose(session.run(*[arg for arg in args if isinstance(arg, torch.Tensor)])["output"], wanted)
-    with pytest.raises(npusim.UsageError, match="argument 1: is part of the program: expected"):
+    with pytest.raises(npusim.UsageError, match=r"argument 1 \(n\): is part of the program: expected"):
         session.run(args[0], type(others[0])(0), others[1])
 
 
@@ -148,3 +148,32 @@ def test_containers_that_are_empty():
         assert np.allclose(session.run(x)["output"], 2 * x)
     with pytest.raises(npusim.UsageError, match=r"argument 1: is part of the program: expected \{\}, found \{'y': 1\}"):
         session.run(x, {"y": 1})
+
+
+@pytest.mark.parametrize("keywords", [False, True])
+@pytest.mark.parametrize("constants", [(None, 3), (None, 1), (True, 2.0), ("a", 0)])
+def test_what_is_part_of_the_program_is_named(constants, keywords):
+    """A tensor in the place of None, and an equal number of another type, say what was expected there."""
+
+    class Takes(torch.nn.Module):
+        def forward(self, x, t, n):
+            return x * n + 1
+
+    x, given = torch.randn(3), dict(zip(("t", "n"), constants, strict=True))
+    args = (x,) if keywords else (x, *constants)
+    session = npusim.Session(npusim.compile(Takes(), args, given if keywords else None, dtype="float32"))
+    wanted = Takes()(x, *constants).numpy()
+    for one in ((x, *constants), (x,), ({"x": x},), ({"x": x} | given,), ({"x": x, "n": constants[1]},)):
+        assert np.allclose(session.run(*one)["output"], wanted)
+    t, n = constants
+    others = [(x, n), (torch.ones(5), n), (3, n), (t, None), (t, torch.ones(()))]
+    others += [(t, other) for other in (int(n), float(n), bool(n), n + 1) if (type(other), other) != (type(n), n)]
+    for other in others:
+        wrong = "t" if other[0] is not t else "n"
+        where = f"argument '{wrong}'" if keywords else f"argument {1 + (wrong == 'n')} ({wrong})"
+        for one in ((x, *other), ({"x": x, "t": other[0], "n": other[1]},)):
+            with pytest.raises(npusim.UsageError, match=re.escape(f"{where}: is part of the program: expected {given[wrong]!r}")):
+                session.run(*one)
+    for one in ((x, x), (x, 3.0), (x, x, x, x, x)):
+        with pytest.raises(npusim.UsageError, match=re.escape(f"of which t={t!r}, n={n!r} are part of the program: found {len(one)}")):
+            session.run(*one)

@@ -523,6 +523,50 @@ def test_writes_and_views_that_are_eagers(call):
         assert one.dtype == other.dtype and one.clone().untyped_storage().tolist() == other.clone().untyped_storage().tolist()
 
 
+# Layers, each with the shape that it takes of 24 elements: what PyTorch makes them of may write in place.
+LAYERS = {
+    "GRUCell": (lambda: torch.nn.GRUCell(4, 4), (6, 4)),
+    "LSTMCell": (lambda: torch.nn.LSTMCell(4, 4), (6, 4)),
+    "RNNCell": (lambda: torch.nn.RNNCell(4, 4), (6, 4)),
+    "GRUCell without bias": (lambda: torch.nn.GRUCell(4, 4, bias=False), (6, 4)),
+    "GRU": (lambda: torch.nn.GRU(4, 4, batch_first=True), (2, 3, 4)),
+    "LSTM": (lambda: torch.nn.LSTM(4, 4, 2, bidirectional=True), (2, 3, 4)),
+    "MultiheadAttention": (lambda: torch.nn.MultiheadAttention(4, 2), (2, 3, 4)),
+    "TransformerEncoderLayer": (lambda: torch.nn.TransformerEncoderLayer(4, 2, 8).eval(), (2, 3, 4)),
+    "BatchNorm1d": (lambda: torch.nn.BatchNorm1d(3).eval(), (2, 3, 4)),
+    "GroupNorm": (lambda: torch.nn.GroupNorm(3, 3), (2, 3, 4)),
+    "Hardswish": (lambda: torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Hardswish(inplace=True)), (6, 4)),
+    "MaxPool1d": (lambda: torch.nn.MaxPool1d(2), (2, 3, 4)),
+}
+BEFORE = {
+    "reshape": lambda x, shape: x.reshape(shape),
+    "view": lambda x, shape: x.view(shape),
+    "flatten": lambda x, shape: x.flatten().unflatten(0, shape),
+    "permute": lambda x, shape: x.permute(2, 0, 1).reshape(shape),
+    "contiguous": lambda x, shape: x.transpose(0, 1).contiguous().view(shape),
+    "windows": lambda x, shape: x.unfold(2, 4, 4).reshape(shape),
+}
+BEHIND = {"as it is": lambda y: y, "flat": lambda y: y.reshape(-1), "turned": lambda y: y.transpose(0, -1).flatten()}
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_layers_behind_views(name, caplog):
+    """Writes of a layer that nothing shows otherwise are no reason to leave a graph to eager PyTorch."""
+    make, shape = LAYERS[name]
+    layer, x = make(), torch.randn(2, 3, 4)
+    operands = 3 if name == "MultiheadAttention" else 1
+    for before, behind in itertools.product(BEFORE.values(), BEHIND.values()):
+        torch._dynamo.reset()
+
+        def call(x, before=before, behind=behind):
+            found = layer(*[before(x, shape)] * operands)
+            return behind(torch.utils._pytree.tree_leaves(found)[0])
+
+        with torch.no_grad():
+            torch.testing.assert_close(torch.compile(call, backend="npusim")(x), call(x), atol=1e-4, rtol=1e-4)
+        assert not said(caplog), said(caplog)
+
+
 def sharings():
     """Ways in which three arguments of four elements lie in a memory of forty, by where they begin; None: each in its own."""
     return [None, (0, 20, 30), (0, 2, 30), (2, 0, 30), (0, 8, 30), (0, 0, 0), (0, 2, 4), (0, 30, 1), (30, 0, 2), (30, 10, 0)]
