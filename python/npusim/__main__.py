@@ -39,11 +39,13 @@ def load_name(where: str) -> Any:
 
 
 def _done(what: str, kind: type[Error], call: Callable[[], Any]) -> Any:
-    """What a call of a model's own code gives; what it raises is an error of this kind."""
+    """What a call of a model's own code gives; what it raises is an error of this kind, an end of Python too."""
     try:
         return call()
     except Error:
         raise
+    except (SystemExit, GeneratorExit) as error:
+        raise kind(f"{what}: {type(error).__name__}: expected a result, found the end of Python ({error})") from error
     except Exception as error:
         text = str(error).strip().partition("\n\n")[0]
         raise kind(f"{what}: {type(error).__name__}: {text}") from error
@@ -88,6 +90,7 @@ def export_verb(arguments: list[str]) -> None:
     flags = parser.parse_args(arguments)
     if not flags.output:
         raise UsageError("-o/--output: expected the name of a folder, found nothing")
+    folder = os.path.abspath(flags.output)  # whatever the working directory is after the model's own code
     made = _done(flags.source, BadInputError, load_name(flags.source))
     if not isinstance(made, tuple) or len(made) not in (2, 3):
         raise UsageError(
@@ -99,7 +102,7 @@ def export_verb(arguments: list[str]) -> None:
         exported = _done(f"{flags.source}: torch.export", UnsupportedError, lambda: torch_export.export(*made, **how))
     for text in exported.notes:
         print(f"warning: {readable(text)}", file=sys.stderr)
-    exported.save(flags.output)
+    exported.save(folder)
     text = f"{flags.output}: {len(exported.ir['nodes'])} nodes, {len(exported.ir['weights'])} weights"
     try:
         print(_core.printable(readable(text)), flush=True)

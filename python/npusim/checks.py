@@ -197,7 +197,7 @@ def _values(program: Program, method: str, inputs: Mapping[str, Any], tensors: A
     named = {entry[0] for entry in _core.entries(tensors)} if tensors else set()
     values, problems = [], []
     infos = program.inputs(method)
-    known, carried = {info.name for info in infos}, program.carried.get(method, {})
+    known = {info.name for info in infos}
     problems += [Problem(f"input '{name}'", "the method has none of this name") for name in inputs if name not in known]
     for info in infos:
         where = f"input '{info.name}'"
@@ -206,7 +206,7 @@ def _values(program: Program, method: str, inputs: Mapping[str, Any], tensors: A
             if (dtype != info.dtype and (dtype, info.dtype) not in WIDER) or tuple(shape) != info.shape:
                 problems.append(Problem(where, f"expected {info.dtype}{list(info.shape)}, found {dtype}{shape}"))
             values.append((dtype, shape, memory))
-        elif not info.state and info.name not in carried:
+        elif not info.state:
             problems.append(Problem(where, f"expected {info.dtype}{list(info.shape)}, found nothing"))
         elif tensors and info.state and info.name in named:
             values.append(_core.get_tensor(tensors, info.name))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Union
 
@@ -54,8 +54,7 @@ class Program:
     notes: list[str] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
     sources: dict[str, tuple[str, str, str]] = field(default_factory=dict, repr=False)  # by method: name, path, JSON
-    # By method: inputs that a Session gives what the last run left in an output, where the program has no state for it.
-    carried: dict[str, dict[str, str]] = field(default_factory=dict, repr=False)
+    kept: frozenset[str] = field(default=frozenset(), repr=False)  # states that are the model's buffers, no arguments
     arguments: dict[str, list[Leaf]] = field(default_factory=dict, repr=False)  # by method: what inputs are made of, if known
     options: _core.Options | None = field(default=None, repr=False)  # that it was compiled with, in this process
     held: Held = field(default_factory=Held, repr=False)  # where the models that it was compiled from have `weights`
@@ -79,7 +78,7 @@ class Program:
 
         Raises UnsupportedError naming what the target cannot run."""
         made = _core.recompile(self.handle, optional_text("target", target) or "")
-        return Program(made, self.weights, carried=self.carried, arguments=self.arguments, held=self.held)
+        return Program(made, self.weights, kept=self.kept, arguments=self.arguments, held=self.held)
 
     def describe(self, *, steps: bool = False) -> str:
         """What the program holds, for people; with `steps` what it does in order."""
@@ -185,10 +184,7 @@ def load(
     weights: what sessions take unless they are given others.
     code: False leaves out launches on devices that are compiled for ahead, which are code that nobody can prove
         (SECURITY.md): the CPU runs their steps. A program that calls a plugin is then refused: UnsupportedError.
-    max_bytes, max_flops: what the program may need (Program.needs); 0: any.
-
-    What `carried` said is not in the file: the few buffers that are no states of the program (scalars that the model
-    changes in place) are then inputs to be given."""
+    max_bytes, max_flops: what the program may need (Program.needs); 0: any."""
     limits = budget(max_bytes, max_flops)
     flag("code", code)
     checked_weights(weights)
@@ -259,7 +255,8 @@ def compile(
     function("progress", progress)
     sources: list[tuple[str, str, str]] = []
     weights: Weights = None
-    carried: dict[str, dict[str, str]] = {}
+    kept: set[str] = set()
+    named: list[set[str]] = []  # by method: what its weights are called
     arguments: dict[str, list[Leaf]] = {}
     held = Held()
     for name, taken in exported_methods(model, args, kwargs).items():
@@ -271,14 +268,17 @@ def compile(
             sources.append((name, taken.path or _file_name(name), json_bytes("model", taken.ir).decode()))
             weights = _merged(weights, taken.weights)
             held += taken.held
-            carried[name] = taken.ir.get("states") or {}  # which the compiler looks at
+            named.append({*taken.weights} if isinstance(taken.weights, Mapping) else set())
+            kept.update(taken.ir.get("states") or ())  # which the compiler looks at
             arguments[name] = taken.arguments
         else:
             sources.append((name, taken, ""))  # read there, with errors that name it
+    if len(named) > 1:
+        _check_names_of(kept, named, weights)
     options = _core.options(*made, mapped, text, **limits)
     handle, seconds, notes = _core.compile(sources, options, progress)
     by_method = {source[0]: source for source in sources}
-    return Program(handle, weights, notes, seconds, by_method, carried, arguments, options, held)
+    return Program(handle, weights, notes, seconds, by_method, frozenset(kept), arguments, options, held)
 
 
 def exported_methods(
@@ -328,6 +328,29 @@ def _merged(one: Weights, other: Weights) -> Weights:
         if a.ctypes.data != b.ctypes.data or a.shape != b.shape:
             raise UsageError(f"weight {name} is one of two methods: export them from one model")
     return {**one, **other}
+
+
+def _check_names_of(kept: Collection[str], named: Sequence[set[str]], weights: Weights) -> None:
+    """What a method changes has one name in all of them: by another one it would stay as it is. Raises UsageError.
+
+    named: by method the names of its weights; what has two in one method its export has seen to."""
+    if not kept or not isinstance(weights, Mapping):
+        return
+    places = []
+    for name, value in weights.items():
+        array = as_array(value, where=f"weight '{name}'")
+        if array.nbytes:
+            places.append((array.ctypes.data, array.ctypes.data + array.nbytes, name))
+    behind, last = 0, ""
+    for begin, end, name in sorted(places):
+        if begin < behind and (name in kept or last in kept) and not any({name, last} <= names for names in named):
+            state, other = (name, last) if name in kept else (last, name)
+            raise UsageError(
+                f"a method changes '{state}', and '{other}' is the same memory in another one: export the methods from "
+                f"modules that have it under one name"
+            )
+        if end > behind:
+            behind, last = end, name
 
 
 def _exported(

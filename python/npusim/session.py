@@ -97,8 +97,8 @@ class Session:
     load_state_dict(), nothing runs (UsageError), as far as that is seen (docs/from-pytorch.md). A new session has the new
     values. Nor does anything run after the model got another tensor for a weight: compile it again.
 
-    A state begins with the tensor of its name in the weights, if there is one, else with zeros. So does an input that
-    stands for a buffer which the model changes in place (Program.carried): it need not be given.
+    A state, such as a buffer that the model changes, begins with the tensor of its name in the weights, if there is one,
+    else with zeros: it need not be given.
 
     Raises BadInputError naming each weight that is missing or has another shape, DeviceError when the device cannot be
     opened or has too little memory, UnsupportedError for a program that needs more than it may."""
@@ -130,7 +130,7 @@ class Session:
     def _begun(program: Program) -> set[str]:
         """The names of what begins with a value that the weights have: a run reads it there no more."""
         infos = ((method, info) for method in program.methods for info in program.inputs(method))
-        return {info.name for method, info in infos if info.state or info.name in program.carried.get(method, {})}
+        return {info.name for _, info in infos if info.state}
 
     def _begin(self) -> None:
         self._turns = Turns()
@@ -141,25 +141,13 @@ class Session:
         self._fill_states()
 
     def _settle(self) -> None:
-        """Where a run was ended behind its last step, or among its steps (Ctrl-C, what a caller's function raised), states
-        of the device have moved on, and what is carried has not: neither is a run's. So with first values that did not
-        all come."""
+        """Where a run was ended among its steps (Ctrl-C, what a caller's function raised), or behind them, states are no
+        run's. So with first values that did not all come."""
         if self._handle.updates() == self._settled:
             return
         for method in self._begun:
             self._handle.tear(self._numbers[method], INTERRUPTED)
-        self._torn |= {(method, name) for method in self._begun for name in self._carried[method]}
         self._settled = self._handle.updates()
-
-    def _refuse_torn(self, method: str, given: Mapping[str, Any]) -> None:
-        if not self._torn:
-            return
-        torn = sorted(name for of, name in self._torn if of == method and name not in given)
-        if torn:
-            raise UsageError(
-                f"method '{method}' uses state '{torn[0]}', which a run that failed has left partly updated: reset the "
-                f"session's states, or give this one. The run ended with: {INTERRUPTED}"
-            )
 
     def _generate(self, work: Callable[[_core.Session], None]) -> None:
         """What runs methods one after the other by itself: each leaves states that are one run's, or says that they are not."""
@@ -178,21 +166,13 @@ class Session:
         """Gives states the values that the weights have for them. A state of several methods is one."""
         self._first_written.check()
         self._begun = list(self._ports)  # the methods that have begun to change states
-        self._settled = -1  # what updates() was when states and what is carried were last those of one run
-        self._torn: set[tuple[str, str]] = set()  # methods, and what they carry that no run has left
-        self._carried: dict[str, dict[str, np.ndarray]] = {name: {} for name in self._ports}
+        self._settled = -1  # what updates() was when states were last those of one run
         named = {name for name, _, _ in _core.entries(self._weights)} if self._weights else set()
-        for method, (name, (inputs, _)) in enumerate(self._ports.items()):
-            carried = self.program.carried.get(name, {})
-            kept = self._carried[name]
+        for method, (inputs, _) in enumerate(self._ports.values()):
             for position, info in enumerate(inputs):
-                if not info.state and info.name not in carried:
-                    continue
-                begin = _first_value(_core.get_tensor(self._weights, info.name), info) if info.name in named else None
-                if info.state and begin is not None:
+                if info.state and info.name in named:
+                    begin = _first_value(_core.get_tensor(self._weights, info.name), info)
                     self._handle.set_input(method, position, memory_of(begin))
-                elif not info.state:
-                    kept[info.name] = np.zeros(info.shape, DTYPES[info.dtype]) if begin is None else begin.copy()
         self._settled = self._handle.updates()
 
     def sibling(self) -> Session:
@@ -314,8 +294,7 @@ class Session:
 
         def work() -> None:
             self._settle()
-            self._refuse_torn(name, given)
-            self._run(name, {**self._carried[name], **given}, results, body)
+            self._run(name, given, results, body)
 
         self._turns.run(work)
         return results
@@ -338,7 +317,6 @@ class Session:
 
         def work() -> None:
             self._settle()
-            self._refuse_torn(name, {})
             self._begun = [name]
             self._handle.run_on_device(self._numbers[name])
             self._settled = self._handle.updates()
@@ -366,7 +344,6 @@ class Session:
                     self._settled = -1  # until all that are given are there
                 bind = self._handle.set_input if info.state else self._handle.bind_input
                 bind(method, position, memory_of(given[info.name]))
-            self._place_carried(name, given)
             self._settled = self._handle.updates()
             for position, info in enumerate(gives):
                 if device_of(results[info.name]):
@@ -385,20 +362,7 @@ class Session:
             for position, info in enumerate(gives):
                 if not info.state:
                     self._handle.unbind_output(method, position)
-        carried = self.program.carried.get(name, {})
-        kept = {taken: as_array(results[carried[taken]]).copy() for taken in self._carried[name]}
-        # An interrupt comes between two of these at most: then the next run is refused.
-        self._carried[name] = kept
-        self._torn = {torn for torn in self._torn if torn[0] != name}
         self._settled = self._handle.updates()
-
-    def _place_carried(self, name: str, given: Mapping[str, Any]) -> None:
-        """What is given for what Python carries is that from then on, whatever becomes of the run, as states are."""
-        kept = self._carried[name]
-        placed = {taken: given[taken] for taken, value in kept.items() if given[taken] is not value}
-        if placed:
-            self._carried[name] = {**kept, **{taken: as_array(value).copy() for taken, value in placed.items()}}
-        self._torn -= {(name, taken) for taken in placed}
 
     def seed(self, seed: int) -> None:
         """Begins the sequence of random numbers that the program draws, from 0 to 2**64 - 1; 0 at first. Each run goes on
@@ -432,13 +396,13 @@ class Session:
         return (dtype_on_device(value), tuple(value.shape)) == (info.dtype, info.shape)
 
     def _arrays(self, method: str, inputs: tuple[Any, ...]) -> dict[str, Any]:
-        takes, kept = self._ports[method][0], self._carried[method]
+        takes = self._ports[method][0]
         if (nested := nested_inputs(self.program.arguments.get(method, ()), inputs)) is not None:
             named = nested
         elif len(inputs) == 1 and isinstance(inputs[0], Mapping):
             named = dict(mapping("inputs", inputs[0], "arrays by name"))
         else:
-            plain = _by_position(takes, self.program.carried.get(method, {}), len(inputs))
+            plain = _by_position(takes, self.program.kept, len(inputs))
             if len(inputs) != len(plain):
                 names = ", ".join(info.name for info in plain) or "none"
                 raise UsageError(f"expected {len(plain)} inputs ({names}), found {len(inputs)}")
@@ -448,7 +412,7 @@ class Session:
         for position, info in enumerate(takes):
             where = f"input '{info.name}'"
             if info.name not in named:
-                if not info.state and info.name not in kept:
+                if not info.state:
                     problems.append(Problem(where, f"expected {_type(info)}, found nothing"))
                 continue
             value = named.pop(info.name)
@@ -490,10 +454,10 @@ class Session:
         return results
 
 
-def _by_position(takes: Sequence[TensorInfo], carried: Mapping[str, str], count: int) -> list[TensorInfo]:
+def _by_position(takes: Sequence[TensorInfo], kept: frozenset[str], count: int) -> list[TensorInfo]:
     """Which inputs so many arrays are: all that a caller gives, with what the program writes into it, and with the state of
     its random numbers or without; or those that are no states."""
-    given = [info for info in takes if info.name not in carried]
+    given = [info for info in takes if not info.state or info.name not in kept]
     if count == len(given):
         return given
     arguments = [info for info in given if info.role != "generator"]

@@ -15,10 +15,10 @@ from transformers.cache_utils import Cache, CacheLayerMixin
 
 from .arguments import integer, integers
 from .arguments import path as _path
+from .checks import compare
 from .errors import BadInputError, UnsupportedError, UsageError
 from .exported import Exported, ExportedText
 from .torch_export import export
-from .torch_graph import stores_over
 from .writes import Held
 
 TEXT_FILES = ("tokenizer.json", "generation_config.json", "config.json")
@@ -237,7 +237,7 @@ def _check(model: Any, config: Any, length: int, capacity: int) -> None:
             raise _no_position(model, capacity) from error
     bar = 1e-3 if model.dtype == torch.float32 else 5e-2
     for name, a, b in (("prefill", found["logits"], expected), ("decode", last["logits"], expected[:, -1:])):
-        distance = ((a.float() - b.float()).norm() / b.float().norm()).item()
+        distance = compare(a.float(), b.float()).relative_l2
         if not distance <= bar:
             problem = f"the logits of {name} are {distance:.2g} (relative L2) from those without a cache"
             window = getattr(config, "window_size", None)  # which GPT-Neo counts from the end of what the cache may hold
@@ -257,18 +257,12 @@ def _export(model: Any, layers: int, arguments: tuple[Any, ...]) -> Exported:
     they carry nothing from run to run."""
     found = export(_Method(model, layers), arguments)
     ir = found.ir
-    producers = {output["name"]: output["producer_node"] for output in ir["graph_outputs"]}
-    shown = {*producers.values()}
-    readers_of: dict[str, list[dict[str, Any]]] = {name: [] for name in ir["states"]}
-    for node in ir["nodes"]:
-        for name in {operand["name"] for operand in node["inputs"]} & readers_of.keys():
-            readers_of[name].append(node)
+    read = {operand["name"] for node in ir["nodes"] for operand in node["inputs"]}
+    read |= {output["producer_node"] for output in ir["graph_outputs"]}
     for name, output in [*ir["states"].items()]:
-        readers = readers_of[name]
-        if name in shown or any(node["name"] != producers[output] or not stores_over(node, name) for node in readers):
+        if name in read:
             continue
         del ir["states"][name]
-        ir["nodes"] = [node for node in ir["nodes"] if node not in readers]
         ir["graph_inputs"] = [tensor for tensor in ir["graph_inputs"] if tensor["name"] != name]
         ir["graph_outputs"] = [tensor for tensor in ir["graph_outputs"] if tensor["name"] != output]
         if isinstance(found.weights, Mapping):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,9 +20,6 @@ from .torch_higher import spell_out
 from .torch_ref import Complex, Parts, Ref, Refused
 from .torch_scalars import arguments, arguments_of
 
-# Of part of their first operand, which is a state where it is an input and the result its next value.
-PARTIAL = {f"aten.{name}.default" for name in ("index_copy", "index_put", "slice_scatter", "select_scatter", "as_strided_scatter")}
-STORE = "aten.slice_scatter.default"  # as Graph.store() uses it
 # What gives the first result alone, where that is all that is read.
 FIRST_RESULT = {"aten.max_pool2d_with_indices.default": "aten.max_pool2d.default"}
 # Overloads that take a generator, by those that take none: with None they are these.
@@ -255,30 +252,6 @@ class Graph:
         self.nodes.append({"name": name, "op_type": op_type, "inputs": inputs, "outputs": outputs, "attrs": attrs})
         return results
 
-    def store(self, to: Ref, value: Ref) -> Ref:
-        """`value` stored over all of an input, which makes it a state: IR has no plainer way to say so."""
-        name = self.free_name(f"{to.node}_store")
-        return self.add_node(name, STORE, [to, value], _whole(to.tensor["shape"]), to)
-
-    def updated(self, refs: Iterable[Ref]) -> dict[str, str]:
-        """For values by name the inputs that they are, but for some elements which are replaced: these are states."""
-        made = {node["name"]: node for node in self.nodes}
-        found = {}
-        for ref in refs:
-            name = ref.node
-            while name in made and made[name]["op_type"] in PARTIAL:
-                name = made[name]["inputs"][0].get("producer_node", "")
-            if name != ref.node:
-                found[ref.node] = name
-        return found
-
-    def add_node(self, name: str, op_type: str, operands: list[Ref], attrs: dict[str, Any], like: Ref) -> Ref:
-        result = Ref(name, 0, {**like.tensor, "name": name})
-        inputs = [operand.reading() for operand in operands]
-        node = {"name": name, "op_type": op_type, "inputs": inputs, "outputs": [result.tensor], "attrs": attrs}
-        self.nodes.append(node)
-        return result
-
 
 def _why_not_static(shape: torch.Size) -> str:
     if free_unbacked_symbols(shape):
@@ -335,14 +308,3 @@ def _attribute_value(name: str, value: Any) -> Any:
     if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool, Ref)):
         raise Refused(f"argument '{name}' depends on values")
     raise Refused(f"argument '{name}' is a {type(value).__name__}")
-
-
-def _whole(shape: list[int]) -> dict[str, int]:
-    return {"dim": 0, "start": 0, "end": shape[0], "step": 1}
-
-
-def stores_over(node: dict[str, Any], state: str) -> bool:
-    """Whether a node of IR is what Graph.store() writes for this state: none of its old value is in the new one."""
-    first, *others = [operand["name"] for operand in node["inputs"]]
-    stores = node["op_type"] == STORE and node["attrs"] == _whole(node["outputs"][0]["shape"])
-    return stores and first == state and state not in others

@@ -557,6 +557,33 @@ def test_folder_and_shell(tmp_path):
     assert done.returncode == 3 and done.stderr.startswith(f"error: cannot write {tmp_path / 'file'}"), done.stderr
 
 
+ENDINGS = ["sys.exit(0)", "sys.exit(7)", "sys.exit('bye')", "raise SystemExit", "raise GeneratorExit", "quit()"]
+
+
+@pytest.mark.parametrize("within", [False, True], ids=["the file", "the function"])
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_code_that_ends_python_is_refused_from_the_shell(ending, within, tmp_path):
+    source, lines = tmp_path / "ends.py", ["import sys", ending]
+    source.write_text("\n".join(["def make():", *(f"    {line}" for line in lines)] if within else lines))
+    command = [sys.executable, "-m", "npusim", "export", f"{source}:make", "-o", str(tmp_path / "out")]
+    env = {"PYTHONPATH": ":".join(sys.path), "PATH": "/usr/bin:/bin"}
+    done = subprocess.run(command, check=False, capture_output=True, text=True, env=env)
+    assert done.returncode == 3 and "expected a result, found the end of Python" in done.stderr, done.stderr
+    assert done.stderr.count("\n") == 1 and not (tmp_path / "out").exists()
+
+
+def test_the_folder_is_the_shells(tmp_path):
+    source = tmp_path / "moves.py"
+    source.write_text(
+        "import os, torch\ndef make():\n    os.makedirs('sub', exist_ok=True)\n    os.chdir('sub')\n"
+        "    return torch.nn.Linear(4, 2), (torch.ones(1, 4),)\n"
+    )
+    command = [sys.executable, "-m", "npusim", "export", f"{source}:make", "-o", "out"]
+    env = {"PYTHONPATH": ":".join(sys.path), "PATH": "/usr/bin:/bin"}
+    done = subprocess.run(command, check=False, capture_output=True, text=True, env=env, cwd=tmp_path)
+    assert done.returncode == 0 and (tmp_path / "out" / "ir.json").exists(), done.stderr
+
+
 def test_fixed_keywords_from_the_shell(tmp_path):
     source = tmp_path / "sized.py"
     source.write_text(

@@ -162,7 +162,7 @@ def test_every_function(program):
     for name in ("save", "recompile", "describe", "details", "inputs", "outputs", "steps", "choose_method"):
         search(f"Program.{name}", getattr(npusim.Program, name), {}, getattr(program, name))
     search("Program", npusim.Program.__init__, {"handle": program.handle}, npusim.Program,
-           ("notes", "seconds", "sources", "carried", "options"))  # fmt: skip
+           ("notes", "seconds", "sources", "kept", "options"))  # fmt: skip
     search("compare", npusim.compare, {"found": X, "expected": X})
     search("verify", npusim.verify, {"program": program, "inputs": inputs})
     search("bisect", npusim.bisect, {"program": program, "inputs": inputs})

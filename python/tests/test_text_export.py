@@ -100,6 +100,23 @@ def test_greedy_tokens(name):
     assert len({token for text in texts for token in text}) > 5
 
 
+@pytest.mark.parametrize("off", [None, 7], ids=["no logits", "a token that is off"])
+def test_logits_that_tell_nothing(off):
+    """Zeros are zeros, and equal infinities agree."""
+    model = make("llama")
+    with torch.no_grad():
+        if off is None:
+            model.lm_head.weight.zero_()
+        else:
+            head = torch.nn.Linear(model.lm_head.in_features, model.lm_head.out_features)
+            head.weight.copy_(model.lm_head.weight), head.bias.zero_()
+            head.bias[off] = -torch.inf
+            model.lm_head = head
+    session = npusim.Session(npusim.compile(npusim.export_llm(model, 32, prefill=[16]), dtype="float32"))
+    prompt = [1, 2, 3]
+    assert npusim.generate(session, prompt, max_new_tokens=12).tokens == own_tokens(model, prompt, 12)
+
+
 def test_folder(tmp_path):
     model = make("qwen2")
     model.save_pretrained(tmp_path / "model")

@@ -10,6 +10,7 @@
 #include "base/hash.h"
 #include "codegen/group_nodes.h"
 #include "codegen/split_kernels.h"
+#include "passes/states.h"
 #include "program/plan_memory.h"
 
 namespace npusim {
@@ -29,6 +30,7 @@ class Builder {
     if (several) {
       if (target_) split_kernels(method.graph, *target_);
       protect_updated_values(method.graph);
+      keep_states(method.graph);  // those that were not safe to update where a node did
     }
     const Graph& g = method.graph;
     buffers_.assign(g.values.size(), -1);
@@ -95,6 +97,7 @@ class Builder {
   void share_inputs_and_weights(const Graph& g, const std::vector<std::string>& fills) {
     const size_t own = g.inputs.size() - fills.size();
     const auto state_name = [&](ValueId input) -> const std::string& {
+      if (const std::string& name = value_of(g, input).state; !name.empty()) return name;
       const auto at = static_cast<size_t>(std::find(g.inputs.begin(), g.inputs.end(), input) - g.inputs.begin());
       return at < own ? value_of(g, input).name : fills[at - own];
     };
@@ -120,7 +123,7 @@ class Builder {
         key = fmt::format("constant:{}:{}:{}", b.device, to_string(value.type),
                           hash_hex({data, value.data->data.size()}));
       } else if (value.source == ValueSource::input) {
-        b.kind = updated_[v] ? BufferKind::state : BufferKind::input;
+        b.kind = updated_[v] || !value.state.empty() ? BufferKind::state : BufferKind::input;
         if (b.kind == BufferKind::state) {
           b.name = state_name(static_cast<ValueId>(v));
           key = "state:" + b.name + ":" + to_string(value.type);

@@ -6,9 +6,9 @@
 #include <numeric>
 
 #include "compiler/nucleus.h"
-#include "compiler/roles.h"
 #include "kernel/builder.h"
 #include "kernel/draw.h"
+#include "passes/states.h"
 
 namespace npusim {
 namespace {

@@ -17,6 +17,7 @@
 #include "compiler/last_row.h"
 #include "compiler/read_config.h"
 #include "compiler/roles.h"
+#include "compiler/share_states.h"
 #include "graph/import.h"
 #include "graph/text.h"
 #include "npusim/compiler.h"
@@ -209,6 +210,7 @@ CompileResult compile_for(const CodegenTarget& target, const std::vector<MethodS
                              {.notes = &result.notes, .find_plugin = find_aten_plugin});
     methods.push_back(std::move(method));
   }
+  share_states(methods);
   for (const MethodGraph& method : methods) check_ports(method, options.budget);
   choose_fallbacks(methods, options);
   if (!context.dtype) {

@@ -13,6 +13,7 @@
 #include "base/json.h"
 #include "compiler/roles.h"
 #include "kernel/builder.h"
+#include "passes/states.h"
 
 namespace npusim {
 namespace {
@@ -302,6 +303,10 @@ void fill_states(std::vector<MethodGraph>& methods, const JsonSource& kv_map, st
       others.push_back(&method);
     else if (!decode)
       decode = &method;
+  }
+  if (!kv_map.given() && decode) {  // shapes say something of the caches of a text only
+    if (!takes_tokens(decode->graph)) return;
+    std::erase_if(others, [](const MethodGraph* method) { return !takes_tokens(method->graph); });
   }
   if (!decode || others.empty()) {
     if (kv_map.given()) fail(ErrorKind::bad_input, "--kv-map: no method has states to fill, or every method has");

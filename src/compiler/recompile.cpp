@@ -142,6 +142,7 @@ class GraphMaker {
       graph().inputs.push_back(value(spec.buffer));
       made_.input_roles.push_back(spec.role);
       value_of(graph(), value(spec.buffer)).generator = spec.role == Role::generator;
+      if (at(spec.buffer).kind == BufferKind::state) value_of(graph(), value(spec.buffer)).state = at(spec.buffer).name;
     }
     for (const TensorSpec& spec : method_.outputs) {
       const auto is_same = [&](const TensorSpec& input) { return input.buffer == spec.buffer; };

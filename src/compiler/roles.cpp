@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "passes/states.h"
+
 namespace npusim {
 namespace {
 
@@ -28,23 +30,7 @@ Role role_of(const Value& input, int64_t length) {
 
 }  // namespace
 
-std::vector<int> updates_of_inputs(const Graph& graph) {
-  std::vector<ValueId> last(graph.values.size(), no_value);  // by value: what it is after its updates
-  for (size_t v = 0; v < last.size(); ++v) last[v] = static_cast<ValueId>(v);
-  for (auto node = graph.nodes.rbegin(); node != graph.nodes.rend(); ++node)
-    for (size_t i = 0; i < node->kernel->args.size(); ++i)
-      if (const int source = node->kernel->args[i].updates; source >= 0)
-        last[static_cast<size_t>(node->inputs[static_cast<size_t>(source)])] =
-            last[static_cast<size_t>(node->outputs[i - node->inputs.size()])];
-  std::vector<int> outputs;
-  for (const ValueId id : graph.inputs) {
-    const ValueId to = last[static_cast<size_t>(id)];
-    const auto found = std::find_if(graph.outputs.begin(), graph.outputs.end(),
-                                    [&](const GraphOutput& o) { return to != id && o.value == to; });
-    outputs.push_back(found == graph.outputs.end() ? -1 : static_cast<int>(found - graph.outputs.begin()));
-  }
-  return outputs;
-}
+bool takes_tokens(const Graph& graph) { return length_of(graph) >= 0; }
 
 void find_roles(MethodGraph& method) {
   const Graph& graph = method.graph;

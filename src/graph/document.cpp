@@ -2,6 +2,7 @@
 #include "graph/document.h"
 
 #include <algorithm>
+#include <unordered_set>
 
 #include "base/file_kind.h"
 #include "base/json.h"
@@ -217,7 +218,7 @@ struct Reader {
   }
 
   // Which outputs are the next values of which inputs: of the same type.
-  void states(const IrDocument& document) {
+  void states(IrDocument& document) {
     const Json* map = member(document.root, {}, "states", false);
     if (!map || map->is_null()) return;
     const Path path{nullptr, "states"};
@@ -226,11 +227,12 @@ struct Reader {
     for (const auto* side : {&document.inputs, &document.outputs})
       if (std::any_of(side->begin(), side->end(), is_broken)) return;
     const auto by_name = [](const std::vector<IrTensor>& tensors) {
-      std::unordered_map<std::string_view, const IrTensor*> found;
-      for (const IrTensor& tensor : tensors) found.emplace(tensor.name, &tensor);
+      std::unordered_map<std::string_view, int> found;
+      for (size_t i = 0; i < tensors.size(); ++i) found.emplace(tensors[i].name, static_cast<int>(i));
       return found;
     };
     const auto inputs = by_name(document.inputs), outputs = by_name(document.outputs);
+    std::unordered_set<int> taken;
     for (const auto& [name, value] : map->items()) {
       const Path at{&path, name};
       if (name.size() > most_name_bytes) {
@@ -241,14 +243,19 @@ struct Reader {
         problems.bad(to_string(at), "expected an output's name, found {}", too_long(next));
       } else if (const auto input = inputs.find(name); input == inputs.end()) {
         problems.bad(to_string(at), "expected an input of the graph ({})", names_of(document.inputs));
-      } else if (const auto output = outputs.find(value.get_ref<const std::string&>()); output == outputs.end()) {
+      } else if (const auto output = outputs.find(next); output == outputs.end()) {
         problems.bad(to_string(at), "expected an output of the graph ({}), found '{}'", names_of(document.outputs),
-                     value.get_ref<const std::string&>());
-      } else if (const IrTensor& one = *input->second, &next = *output->second;
-                 one.dtype != next.dtype || one.type.shape != next.type.shape) {
+                     next);
+      } else if (const IrTensor& one = document.inputs[static_cast<size_t>(input->second)],
+                 &to = document.outputs[static_cast<size_t>(output->second)];
+                 one.dtype != to.dtype || one.type.shape != to.type.shape) {
         problems.bad(to_string(at), "expected an output of the input's type, found '{}' of {}{} and '{}' of {}{}",
-                     one.name, one.dtype, npusim::to_string(one.type.shape), next.name, next.dtype,
-                     npusim::to_string(next.type.shape));
+                     one.name, one.dtype, npusim::to_string(one.type.shape), to.name, to.dtype,
+                     npusim::to_string(to.type.shape));
+      } else if (!taken.insert(output->second).second) {
+        problems.bad(to_string(at), "expected an output of its own, '{}' is another input's next value", next);
+      } else {
+        document.states.emplace_back(input->second, output->second);
       }
     }
   }

@@ -87,7 +87,7 @@ void compact_values(Graph& graph) {
     if (id != no_value) renumbered[static_cast<size_t>(id)] = used;
   };
   for (ValueId id : graph.inputs) use(id);
-  for (const GraphOutput& output : graph.outputs) use(output.value);
+  for (const GraphOutput& output : graph.outputs) use(output.value), use(output.next_of);
   for (const Node& node : graph.nodes) {
     for (ValueId id : node.inputs) use(id);
     for (ValueId id : node.outputs) use(id);
@@ -107,7 +107,7 @@ void compact_values(Graph& graph) {
     if (id != no_value) id = renumbered[static_cast<size_t>(id)];
   };
   for (ValueId& id : graph.inputs) renumber(id);
-  for (GraphOutput& output : graph.outputs) renumber(output.value);
+  for (GraphOutput& output : graph.outputs) renumber(output.value), renumber(output.next_of);
   for (Node& node : graph.nodes) {
     for (ValueId& id : node.inputs) renumber(id);
     for (ValueId& id : node.outputs) renumber(id);

@@ -37,6 +37,7 @@ struct Value {
   std::shared_ptr<const HostTensor> data;  // constant
   std::string finite_for = {};             // known at load: the fusion that is right only if every element is finite
   int32_t device = 0;                      // given: where it is put
+  std::string state = {};                  // input that is only read: the state of the program that it is, by name
   bool generator = false;                  // input: the state of the random numbers (kernel/draw.h)
 };
 
@@ -56,7 +57,8 @@ struct Node {
 struct GraphOutput {
   std::string name;  // the IR's, kept whatever the value becomes
   ValueId value = no_value;
-  Shape shape = {};  // set by lowering, which may make the value an alias of one of another shape
+  Shape shape = {};            // set by lowering, which may make the value an alias of one of another shape
+  ValueId next_of = no_value;  // the input, a state, whose next value it is, where the IR says so
 };
 
 struct Graph {

@@ -73,6 +73,8 @@ class Importer {
     for (size_t i = 0; i < document_.nodes.size(); ++i) import_node(static_cast<int32_t>(i));
     for (const IrTensor& tensor : document_.outputs)
       graph_.outputs.push_back({std::string(tensor.name), resolver_.output(tensor)});
+    for (const auto& [input, output] : document_.states)
+      graph_.outputs[static_cast<size_t>(output)].next_of = graph_.inputs[static_cast<size_t>(input)];
     report_unknown();
     if (notes_ && !problems_.count)
       for (const auto& [op, nodes] : calls_)

@@ -9,12 +9,13 @@ namespace npusim {
 namespace {
 
 // Where what is given is put. Weights and constants are on the first device if anything there reads them, inputs on the
-// fallback, which is the host, if anything there does; a state is where it is updated.
+// fallback, which is the host, if anything there does; a state is where it is updated, of another method too
+// (assign_devices knows).
 void place_given(Graph& graph) {
   const auto readers = readers_of(graph);
   for (size_t v = 0; v < graph.values.size(); ++v) {
     Value& value = graph.values[v];
-    if (value.source == ValueSource::node) continue;
+    if (value.source == ValueSource::node || !value.state.empty()) continue;
     bool there[2] = {false, false};
     for (const int32_t reader : readers[v])
       if (reader >= 0) there[graph.nodes[static_cast<size_t>(reader)].device] = true;

@@ -31,6 +31,7 @@ std::vector<ValueId> states_of(const Graph& graph) {
 }
 
 std::string state_name(const MethodGraph& method, ValueId input) {
+  if (const std::string& name = value_of(method.graph, input).state; !name.empty()) return name;
   const std::vector<ValueId>& inputs = method.graph.inputs;
   const size_t own = inputs.size() - method.fills.size();
   const auto at = static_cast<size_t>(std::find(inputs.begin(), inputs.end(), input) - inputs.begin());
@@ -145,7 +146,11 @@ void assign_devices(std::vector<MethodGraph>& methods) {
   std::set<std::string> away;
   while (gather_updates(methods, away)) {
   }
-  for (MethodGraph& method : methods) Followers(method.graph).run();
+  for (MethodGraph& method : methods) {
+    for (Value& value : method.graph.values)
+      if (!value.state.empty()) value.device = away.contains(value.state) ? fallback_device : 0;
+    Followers(method.graph).run();
+  }
 }
 
 }  // namespace npusim

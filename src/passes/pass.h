@@ -60,6 +60,7 @@ void fold_constants(Graph& graph, PassContext& context);
 void eliminate_common(Graph& graph, PassContext& context);
 // From ATen nodes to kernel nodes.
 void lower(Graph& graph, PassContext& context);
+void keep_states(Graph& graph, PassContext& context);
 void check_constraints(Graph& graph, PassContext& context);
 // On kernel nodes.
 void take_rows(Graph& graph, PassContext& context);

@@ -12,6 +12,7 @@ std::vector<Pass> pipeline() {
       {"eliminate_common", eliminate_common, true},
       // ATen nodes to kernels
       {"lower", lower, false},
+      {"keep_states", keep_states, false},
       {"check_constraints", check_constraints, false},
       // kernels
       {"take_rows", take_rows, true},

@@ -54,6 +54,14 @@ MethodSource prefill_source(int64_t length, const std::string& name = "prefill",
   return {name, name, ir({tensor(x, shape)}, nodes, {tensor("key", shape), tensor("twice", shape)})};
 }
 
+// With the tokens of a text among its inputs.
+MethodSource of_text(MethodSource source) {
+  Json json = Json::parse(source.json);
+  json["graph_inputs"].push_back(tensor("input_ids", {1, 1}, "int64"));
+  source.json = json.dump();
+  return source;
+}
+
 std::string mapping(const std::string& key = "key", const std::string& to = "cache", const std::string& value = "twice",
                     const std::string& second = "other") {
   return Json{{"layers",
@@ -104,7 +112,7 @@ void expect_filled(std::vector<float>& cache, const std::vector<float>& x, size_
 // key still does.
 TEST(FillStates, RowsOfEveryBatch) {
   // By shape and order "twice" would fit too.
-  EXPECT_EQ(error_of({prefill_source(3), decode_source()}),
+  EXPECT_EQ(error_of({of_text(prefill_source(3)), of_text(decode_source())}),
             "decode has 1 states, prefill has 2 outputs that fit them: give --kv-map");
   for (const std::string dtype : {"float32", "auto"}) {
     CompileOptions options;
@@ -166,7 +174,8 @@ TEST(FillStates, SeveralLengthsAndMethodsThatFillNothing) {
   MethodSource apart{
       "apart", "apart",
       ir({tensor("x", {4})}, {node("y", "aten.relu.default", {tensor("x", {4})}, {4})}, {tensor("y", {4})})};
-  const CompileResult result = compile_f32({apart, one_key(3), one_key(8, "long", "cache"), decode_source()});
+  const CompileResult result =
+      compile_f32({apart, of_text(one_key(3)), of_text(one_key(8, "long", "cache")), of_text(decode_source())});
   EXPECT_EQ(result.notes,
             (std::vector<std::string>{"paired 1 outputs of prefill with the states of decode by shape and order",
                                       "paired 1 outputs of long with the states of decode by shape and order"}));
@@ -185,10 +194,23 @@ TEST(FillStates, SeveralLengthsAndMethodsThatFillNothing) {
   }
 }
 
+// Shapes say something of the caches of a text only: another method may have results like the states of this one.
+TEST(FillStates, MethodsOfNoTextAreApart) {
+  for (const bool decodes_text : {false, true}) {
+    const MethodSource decode = decode_source();
+    const CompileResult result = compile_f32({one_key(3), decodes_text ? of_text(decode) : decode});
+    EXPECT_TRUE(result.notes.empty());
+    EXPECT_EQ(result.program->methods[0].outputs[0].type.shape, (Shape{2, 3, 3}));
+  }
+  EXPECT_EQ(error_of({prefill_source(3), decode_source()}), "none");
+  EXPECT_EQ(error_of({prefill_source(9), decode_source()}), "none");
+}
+
 // What is given is copied.
 TEST(FillStates, AnInputMayFill) {
   MethodSource given{"prefill", "prefill", ir({tensor("x", {2, 3, 3})}, {}, {tensor("x", {2, 3, 3})})};
-  Session session(compile_f32({given, decode_source()}).program, {.weights = {}, .devices = {}, .threads = 1});
+  Session session(compile_f32({of_text(given), of_text(decode_source())}).program,
+                  {.weights = {}, .devices = {}, .threads = 1});
   const std::vector<float> x = numbers(18, 1);
   session.set_input("prefill", "x", std::as_bytes(std::span(x)));
   session.run("prefill");
@@ -247,7 +269,7 @@ TEST(FillStates, WhatDoesNotFitIsRefused) {
     map["layers"][0]["decode_key_output"] = Json::parse(wrong);
     EXPECT_NE(error_of(sources, map.dump()), "") << wrong;
   }
-  EXPECT_EQ(error_of({prefill_source(9), decode_source()}),
+  EXPECT_EQ(error_of({of_text(prefill_source(9)), of_text(decode_source())}),
             "decode has 1 states, prefill has 0 outputs that fit them: give --kv-map");
   EXPECT_EQ(error_of({decode_source(), {"twin", "twin", decode_source().json}}, mapping()),
             "--kv-map: no method has states to fill, or every method has");

@@ -1,0 +1,57 @@
+// Weights that are states of another method.
+#include "compiler/share_states.h"
+
+#include <map>
+#include <numeric>
+#include <string_view>
+
+#include "base/error.h"
+
+namespace npusim {
+namespace {
+
+struct State {
+  const MethodGraph* method;
+  TensorType type;
+};
+
+std::map<std::string, State, std::less<>> states_by_name(const std::vector<MethodGraph>& methods) {
+  std::map<std::string, State, std::less<>> states;
+  for (const MethodGraph& method : methods)
+    for (const GraphOutput& output : method.graph.outputs)
+      if (output.next_of != no_value) {
+        const Value& value = value_of(method.graph, output.next_of);
+        states.try_emplace(value.name, State{&method, value.type});
+      }
+  return states;
+}
+
+}  // namespace
+
+void share_states(std::vector<MethodGraph>& methods) {
+  const auto states = states_by_name(methods);
+  if (states.empty()) return;
+  for (MethodGraph& method : methods) {
+    Graph& graph = method.graph;
+    std::vector<ValueId> becomes(graph.values.size());
+    std::iota(becomes.begin(), becomes.end(), 0);
+    const size_t inputs = graph.inputs.size();
+    for (size_t v = 0; v < becomes.size(); ++v) {
+      const Value weight = graph.values[v];
+      const auto state = weight.source == ValueSource::weight ? states.find(weight.fqn) : states.end();
+      if (state == states.end()) continue;
+      if (state->second.type != weight.type)
+        fail(ErrorKind::bad_input, "method '{}': weight '{}' is {}, and {} as a state of method '{}'", method.name,
+             weight.fqn, to_string(weight.type), to_string(state->second.type), state->second.method->name);
+      becomes[v] = add_value(graph, weight.fqn, weight.type);
+      value_of(graph, becomes[v]).source = ValueSource::input;
+      value_of(graph, becomes[v]).state = weight.fqn;
+      graph.inputs.push_back(becomes[v]);
+    }
+    if (graph.inputs.size() == inputs) continue;
+    replace_values(graph, becomes);
+    compact(graph, {}, false);
+  }
+}
+
+}  // namespace npusim
