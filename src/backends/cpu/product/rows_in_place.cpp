@@ -5,14 +5,13 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
-#include <type_traits>
 #include <utility>
 
 #include "backends/cpu/product/blocking.h"
 #include "backends/cpu/product/finish.h"
 #include "backends/cpu/product/packed_weight.h"
 #include "backends/cpu/product/simd.h"
+#include "backends/cpu/product/tile_end.h"
 #include "backends/cpu/vector_targets.h"
 #include "base/threads.h"
 
@@ -20,7 +19,7 @@
 #define HWY_TARGET_INCLUDE "backends/cpu/product/rows_in_place.cpp"
 #include <hwy/foreach_target.h>
 
-#include "backends/cpu/product/finish-inl.h"
+#include "backends/cpu/product/tile_end-inl.h"
 
 #ifndef NPUSIM_ROWS_IN_PLACE
 #define NPUSIM_ROWS_IN_PLACE
@@ -29,11 +28,8 @@ namespace npusim::cpu {
 // What all tiles of a product share.
 struct RowsProduct {
   int64_t depth = 0, width = 0;  // of the panels [panel][depth][width], zeros past the last column
-  int64_t a_stride = 0, out_stride = 0, residual_stride = 0;
-  DType dtype = DType::f32;  // of output and residual
-  int64_t size = 4;          // of their elements
-  Activation activation = Activation::linear;
-  float low = 0, high = 0;
+  int64_t a_stride = 0;
+  TileEnd end;
 };
 
 // A rectangle of it, and then a tile. The bias has whole panels.
@@ -61,87 +57,11 @@ namespace npusim::cpu {
 namespace HWY_NAMESPACE {
 
 constexpr int64_t lanes = finish_lanes;
-template <class Type>
-using MakeBits = std::conditional_t<sizeof(typename Type::T) == 4, float, uint16_t>;
 constexpr bool has_many = HWY_TARGET == HWY_AVX3;
 
 // Rows of a tile by the vectors of its width: sums fill the registers but for a step's operands.
 constexpr int most_vectors = has_many ? 4 : 3;
 constexpr std::array<int, 5> rows_of = has_many ? std::array{0, 24, 12, 8, 6} : std::array{0, 12, 6, 4, 0};
-
-// The last vector of a row, of which `count` elements are there.
-template <class In>
-HWY_INLINE VF load_last(const typename In::T* from, int64_t count) {
-  if (count == lanes) return In::load(from);
-  if constexpr (has_many) {
-    const hn::Rebind<MakeBits<In>, F> bits;
-    HWY_ALIGN typename In::T some[lanes];
-    const auto there = hn::FirstN(bits, static_cast<size_t>(count));
-    hn::Store(hn::MaskedLoad(there, bits, reinterpret_cast<const MakeBits<In>*>(from)), bits,
-              reinterpret_cast<MakeBits<In>*>(some));
-    return In::load(some);
-  }
-  return load_some<In>(from, count);
-}
-template <class Out>
-HWY_INLINE void store_last(VF x, typename Out::T* to, int64_t count) {
-  if (count == lanes) return Out::store(x, to);
-  HWY_ALIGN typename Out::T some[lanes];
-  Out::store(x, some);
-  if constexpr (has_many) {
-    const hn::Rebind<MakeBits<Out>, F> bits;
-    hn::BlendedStore(hn::Load(bits, reinterpret_cast<const MakeBits<Out>*>(some)),
-                     hn::FirstN(bits, static_cast<size_t>(count)), bits, reinterpret_cast<MakeBits<Out>*>(to));
-  } else {
-    std::memcpy(to, some, static_cast<size_t>(count) * sizeof(typename Out::T));
-  }
-}
-
-template <int rows, int vectors>
-HWY_INLINE void activate(VF (&sum)[rows][vectors], Activation activation) {
-  HWY_ALIGN float values[rows * vectors * lanes];
-#pragma GCC unroll 24
-  for (int r = 0; r < rows; ++r)
-#pragma GCC unroll 4
-    for (int v = 0; v < vectors; ++v) hn::Store(sum[r][v], F(), values + (r * vectors + v) * lanes);
-  activate_values(activation, values, rows * vectors * lanes);
-#pragma GCC unroll 24
-  for (int r = 0; r < rows; ++r)
-#pragma GCC unroll 4
-    for (int v = 0; v < vectors; ++v) sum[r][v] = hn::Load(F(), values + (r * vectors + v) * lanes);
-}
-
-// Adds the bias, applies the activation, adds the residual, and stores.
-template <class In, class Out, int rows, int vectors>
-HWY_INLINE void finish(VF (&sum)[rows][vectors], const RowsProduct& p, const float* HWY_RESTRICT bias,
-                       const std::byte* residual_at, std::byte* out_at, int64_t last) {
-  const VF low = hn::Set(F(), p.low), high = hn::Set(F(), p.high);
-  const int64_t residual_stride = p.residual_stride, out_stride = p.out_stride;
-  const auto* residual = reinterpret_cast<const typename In::T*>(residual_at);
-  auto* out = reinterpret_cast<typename Out::T*>(out_at);
-  constexpr int end = vectors - 1;
-#pragma GCC unroll 4
-  for (int v = 0; v < vectors; ++v) {
-    const VF x = hn::Load(F(), bias + v * lanes);
-#pragma GCC unroll 24
-    for (int r = 0; r < rows; ++r) sum[r][v] = hn::Add(sum[r][v], x);
-  }
-  if (p.activation != Activation::linear) activate(sum, p.activation);
-  if (residual) {
-#pragma GCC unroll 24
-    for (int r = 0; r < rows; ++r, residual += residual_stride) {
-#pragma GCC unroll 4
-      for (int v = 0; v < end; ++v) sum[r][v] = hn::Add(sum[r][v], In::load(residual + v * lanes));
-      sum[r][end] = hn::Add(sum[r][end], load_last<In>(residual + end * lanes, last));
-    }
-  }
-#pragma GCC unroll 24
-  for (int r = 0; r < rows; ++r, out += out_stride) {
-#pragma GCC unroll 4
-    for (int v = 0; v < end; ++v) Out::store(clamp(sum[r][v], low, high), out + v * lanes);
-    store_last<Out>(clamp(sum[r][end], low, high), out + end * lanes, last);
-  }
-}
 
 // One tile, whose last vector has `last` columns.
 template <int rows, int vectors, int width>
@@ -175,12 +95,7 @@ void tile(const RowsProduct& p, const float* a, const float* HWY_RESTRICT panel,
 #pragma GCC unroll 8
     for (int g = 0; g < groups; ++g) ++at[g];
   }
-  if (p.dtype == DType::f32)
-    finish<F32, ToF32>(sum, p, bias, residual, out, last);
-  else if (p.dtype == DType::f16)
-    finish<F16, ToF16>(sum, p, bias, residual, out, last);
-  else
-    finish<BF16, ToBF16>(sum, p, bias, residual, out, last);
+  end_tile(sum, p.end, bias, residual, out, last);
 }
 
 using Tile = void (*)(const RowsProduct&, const float*, const float*, const float*, const std::byte*, std::byte*,
@@ -201,6 +116,7 @@ void multiply(const RowsProduct& p, const RowsPart& part) {
     const float* a = part.a;
     const std::byte *next = part.next, *residual = part.residual;
     std::byte* out = part.out;
+    const auto size = static_cast<int64_t>(dtype_size(p.end.dtype));
     for (int64_t i = 0, over = 0; i < blocks; ++i) {  // as even as can be
       over += rest;
       const int64_t rows = share + (over >= blocks);
@@ -208,12 +124,12 @@ void multiply(const RowsProduct& p, const RowsPart& part) {
       const Tile* row = tiles.data() + (rows - 1) * width;
       for (int64_t n = 0; n < part.columns; n += panel_width) {
         const int64_t vectors = std::min<int64_t>(width, (part.columns - n + lanes - 1) / lanes);
-        row[vectors - 1](p, a, part.panels + n * p.depth, part.bias + n, residual ? residual + n * p.size : nullptr,
-                         out + n * p.size, std::min(lanes, part.columns - n - (vectors - 1) * lanes), next, part.pace);
+        row[vectors - 1](p, a, part.panels + n * p.depth, part.bias + n, residual ? residual + n * size : nullptr,
+                         out + n * size, std::min(lanes, part.columns - n - (vectors - 1) * lanes), next, part.pace);
         next += part.pace * p.depth;
       }
-      a += rows * p.a_stride, out += rows * p.out_stride * p.size;
-      if (residual) residual += rows * p.residual_stride * p.size;
+      a += rows * p.a_stride, out += rows * p.end.out_stride * size;
+      if (residual) residual += rows * p.end.residual_stride * size;
     }
   }
 }
@@ -279,16 +195,7 @@ class RowsInPlaceStep final : public BoundStep {
         finish_(finish) {
     const Split split = HWY_DYNAMIC_DISPATCH(choose_split)(rows_, columns_, threads_);
     grid_ = split.grid;
-    product_ = {.depth = a.size(2),
-                .width = split.width,
-                .a_stride = stride_,
-                .out_stride = finish.out.row_step,
-                .residual_stride = finish.residual.row_step,
-                .dtype = finish.out.dtype,
-                .size = static_cast<int64_t>(dtype_size(finish.out.dtype)),
-                .activation = finish.activation,
-                .low = finish.low,
-                .high = finish.high};
+    product_ = {.depth = a.size(2), .width = split.width, .a_stride = stride_, .end = tile_end(finish)};
     panels_ = ceil_div(columns_, product_.width);
     if (constant)
       weight_ = packed_weight(b, product_.width, context);

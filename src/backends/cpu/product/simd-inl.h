@@ -150,6 +150,8 @@ HWY_INLINE VF load_first(const typename Type::T* p, int64_t count) {
 HWY_INLINE void store_first(VF x, float* to, int64_t count) {
   constexpr int64_t lanes = static_cast<int64_t>(hn::MaxLanes(F()));
   if (count >= lanes) return hn::StoreU(x, F(), to);
+  if constexpr (HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2)
+    return hn::BlendedStore(x, hn::FirstN(F(), static_cast<size_t>(count)), F(), to);
   HWY_ALIGN float some[lanes];
   hn::Store(x, F(), some);
   std::memcpy(to, some, static_cast<size_t>(count) * sizeof(float));
