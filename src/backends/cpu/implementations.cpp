@@ -9,6 +9,7 @@
 #include "backends/cpu/product/few_channels.h"
 #include "backends/cpu/product/gemv.h"
 #include "backends/cpu/product/matmul.h"
+#include "backends/cpu/product/matrices_in_place.h"
 #include "backends/cpu/product/nan_guard.h"
 #include "backends/cpu/product/onednn.h"
 #include "backends/cpu/product/onednn_conv.h"
@@ -46,6 +47,7 @@ constexpr Implementation implementations[] = {
     {"onednn conv", conv, make_onednn_conv_step},
     {"onednn conv + epilogue", conv, make_onednn_sums_step},
     {"side by side", matmul, make_side_by_side_step},
+    {"matrices in place", matmul, make_matrices_in_place_step},
     {"gemv", conv | matmul, make_gemv_step},
     {"rows in place", conv | matmul, make_rows_in_place_step},
     {"onednn matmul", conv | matmul, make_onednn_matmul_step},

@@ -37,12 +37,13 @@ Kernel product(int64_t m, int64_t n, int64_t k, DType type = DType::f32) {
 TEST(ContractionChoice, Products) {
   const Context context = plain_context();
   const std::vector<int> weight{1};
-  const std::string one = "side by side: one product; ";
+  const std::string two = "side by side: one product; ", one = two + "matrices in place: a constant operand; ";
   EXPECT_EQ(choice_of(product(1, 32, 64), weight, context), one + "then gemv");
-  EXPECT_EQ(
-      choice_of(product(120, 32, 64), {}, context),
-      one +
-          "gemv: 120 rows; rows in place: no operand is constant; onednn matmul: no operand is constant; then matmul");
+  EXPECT_EQ(choice_of(product(120, 32, 64), {}, context), two + "then matmul");  // where they lie
+  EXPECT_EQ(choice_of(product(120, 320, 640), {}, context),
+            two +
+                "matrices in place: a matrix of 640x320; gemv: 120 rows; rows in place: no operand is constant; onednn "
+                "matmul: no operand is constant; then matmul");
   EXPECT_EQ(choice_of(product(128, 32, 64), weight, context), one + "gemv: 128 rows; then matmul");
   EXPECT_TRUE(choice_of(product(128, 32, 5000), weight, context)
                   .starts_with(one + "gemv: 128 rows; rows in place: sums of 5000; "));
@@ -71,7 +72,7 @@ TEST(ContractionChoice, Products) {
           "gemv: 128 rows; rows in place: a result that is added to memory; onednn matmul: a result that is added to "
           "memory; then matmul");
   EXPECT_EQ(choice_of(product(128, 32, 64), {}, context),
-            one + "gemv: 128 rows; then matmul");  // whose weight is packed by runs
+            two + "matrices in place: many rows; gemv: 128 rows; then matmul");  // whose weight is packed by runs
 }
 
 TEST(ContractionChoice, Convolutions) {

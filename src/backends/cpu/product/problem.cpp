@@ -27,6 +27,14 @@ bool has_short_rows(const Problem& p, const Matrices& m) {
          steps(c.a, m.axes.depth) == 1 && steps(m.kernel.stores[0].access, m.axes.columns) == 1;
 }
 
+// Whether matrices of a batch are so small that what turns them, or their results, counts: those are multiplied where
+// they lie.
+bool has_small_rows(const Matrices& m) {
+  constexpr int64_t most_elements = 1024;
+  return m.axes.batch.size() > 1 && m.axes.columns.size() > 1 &&
+         m.axes.rows.size() * m.axes.depth.size() <= most_elements;
+}
+
 Matrices make_matrices(const Problem& p) {
   Matrices m{p.kernel, {}, {}, {}, false, false};
   drop_unit_dims(m.kernel);
@@ -36,7 +44,8 @@ Matrices make_matrices(const Problem& p) {
   m.axes = product_axes(m.kernel);
   m.swapped = constant(c.a) != constant(c.b)
                   ? constant(c.a)
-                  : m.axes.rows.size() > m.axes.columns.size() && m.axes.columns.size() <= 4 && !has_short_rows(p, m);
+                  : m.axes.rows.size() > m.axes.columns.size() && m.axes.columns.size() <= 4 && !has_short_rows(p, m) &&
+                        !has_small_rows(m);
   if (m.swapped) std::swap(m.axes.rows, m.axes.columns);
   const Access &left = m.rows(), &right = m.swapped ? c.a : c.b;
   m.constant = constant(right);

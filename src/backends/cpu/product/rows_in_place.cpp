@@ -291,15 +291,18 @@ class RowsInPlaceStep final : public BoundStep {
 
 }  // namespace
 
+// Wider matrices have tiles of their own, and long sums are more exact in slices.
+bool packs_by_runs(const Matrices& m) {
+  constexpr int64_t least = 128, most_columns = 256, most_depth_packed = 256;
+  const Operand &a = m.a, &b = m.b;
+  return !m.constant && a.size(0) == 1 && a.size(1) >= least && b.size(1) <= most_columns &&
+         a.size(2) <= most_depth_packed && a.step[2] == 1 && b.dtype == DType::f32;
+}
+
 Answer make_rows_in_place_step(Problem& p) {
   const Matrices& m = matrices_of(p);
   const Operand &a = m.a, &b = m.b;
-  // Packing a weight by every run is nothing beside many rows; wider ones have tiles of their own, and long sums are
-  // more exact in slices.
-  constexpr int64_t rows_worth_packing = 128, most_packed_columns = 256, most_packed_depth = 256;
-  if (!m.constant &&
-      (a.size(1) < rows_worth_packing || b.size(1) > most_packed_columns || a.size(2) > most_packed_depth))
-    return decline("no operand is constant");
+  if (!m.constant && !packs_by_runs(m)) return decline("no operand is constant");
   const auto is_known = [](DType type) { return type == DType::f32 || type == DType::f16 || type == DType::bf16; };
   if (!is_known(a.dtype) || b.dtype != DType::f32)
     return decline(fmt::format("{} times {}", dtype_name(a.dtype), dtype_name(b.dtype)));
