@@ -32,17 +32,18 @@ float gumbel(uint32_t word) {
   return -std::log(uniform >= 1 - 0x1p-24f ? 0x1p-24f : -std::log(uniform));
 }
 
+// NaN counts as the largest, as PyTorch's argmax and the methods that take their tokens themselves have it.
+bool is_less(double a, double b) { return !std::isnan(a) && (std::isnan(b) || a < b); }
+
 // By token, whether it is one of those that are drawn from. Weights are the whole numbers of compiler/nucleus, so that
 // the same tokens are taken here and there.
 std::vector<bool> likely(const std::vector<double>& logits, double temperature, double top_p) {
-  const auto is_nan = [](double x) { return std::isnan(x); };
-  const bool any_nan = std::any_of(logits.begin(), logits.end(), is_nan);
-  const double top = any_nan ? std::nan("") : *std::max_element(logits.begin(), logits.end());
+  const double top = *std::max_element(logits.begin(), logits.end(), is_less);
   std::vector<int64_t> weights;
   int64_t sum = 0;
   for (const double x : logits) {
     const float e = std::exp(static_cast<float>(x - top) / static_cast<float>(temperature));
-    const float share = x == top || is_nan(x) ? 1 : e >= 0 ? std::min(e, 1.0F) : 0;
+    const float share = x == top || std::isnan(x) ? 1 : e >= 0 ? std::min(e, 1.0F) : 0;
     sum += weights.emplace_back(static_cast<int64_t>(share * 0x1p40F));
   }
   const auto part = static_cast<int64_t>(static_cast<float>(top_p) * 0x1p24F);
@@ -83,7 +84,7 @@ Sampling sampling_of(const GenerateOptions& options) {
 }
 
 int64_t likeliest(const std::vector<double>& logits) {
-  return std::max_element(logits.begin(), logits.end()) - logits.begin();
+  return std::max_element(logits.begin(), logits.end(), is_less) - logits.begin();
 }
 
 int64_t draw_token(const std::vector<double>& logits, double temperature, double top_p, uint64_t seed, int64_t nth) {
@@ -97,7 +98,7 @@ int64_t draw_token(const std::vector<double>& logits, double temperature, double
   for (size_t token = 0; token < logits.size(); ++token) {
     if (!taken[token]) continue;
     const float score = static_cast<float>(logits[token]) + heat * gumbel(random_word(seed, call, token));
-    if (!found || score > top) best = token, top = score;
+    if (!found || is_less(top, score)) best = token, top = score;
     found = true;
   }
   return static_cast<int64_t>(best);

@@ -15,7 +15,7 @@ struct Sampling {
 };
 Sampling sampling_of(const GenerateOptions& options);
 
-// The likeliest token, the first of equals.
+// The likeliest token, the first of equals; NaN is above all.
 int64_t likeliest(const std::vector<double>& logits);
 
 // The token that the `nth` draw of this seed takes, with the probabilities of softmax(logits / temperature) among the

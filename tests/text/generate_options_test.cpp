@@ -54,6 +54,19 @@ TEST(GenerateOptions, AskingForAWayOfSamplingIsAskingToSample) {
   EXPECT_EQ(sampling_of({.seed = UINT64_MAX}).seed, UINT64_MAX);
 }
 
+// NaN is above all, wherever a token is chosen, as for the methods that choose theirs themselves.
+TEST(GenerateOptions, NanIsTheLargest) {
+  constexpr double nan = std::numeric_limits<double>::quiet_NaN(), infinity = std::numeric_limits<double>::infinity();
+  for (size_t at = 0; at < 9; ++at)
+    for (const bool twice : {false, true}) {
+      std::vector<double> logits = {1, -2, infinity, 4, 0, -infinity, 3, 9, 2};
+      logits[at] = nan;
+      if (twice) logits.back() = nan;
+      EXPECT_EQ(likeliest(logits), static_cast<int64_t>(at));
+      for (int64_t n = 0; n < 20; ++n) EXPECT_EQ(draw_token(logits, 0.7, 1, 3, n), static_cast<int64_t>(at));
+    }
+}
+
 // A file beside the tokenizer may be missing; one that is there and cannot be read is told.
 TEST(GenerateOptions, StopTokensThatCannotBeRead) {
   const auto folder = std::filesystem::temp_directory_path() / ("npusim_stop_" + std::to_string(getpid()));
