@@ -17,7 +17,8 @@
 namespace npusim::cpu {
 namespace {
 
-constexpr int64_t max_block_rows = 256;
+// Rows that meet columns packed in the same run, which are still near, leave more of L2 to these.
+constexpr int64_t max_block_rows = 256, max_tiled_rows = 128;
 constexpr int64_t max_block_floats = 2 << 20;  // of all slices of the rows, which L3 holds
 
 constexpr int64_t max_packed_bytes = 64 << 20;  // of columns that are packed whole
@@ -51,7 +52,9 @@ class MatmulStep final : public BoundStep {
     if (!sums) finishes_ = match_finishes(m.kernel, p.args, m.axes, p.chain);
     const int64_t row_floats = blocking_.rows == Blocking::by_row ? slices_ * blocking_.row_stride : depth_;
     const int64_t fitting = std::max(blocking_.tile.rows, max_block_floats / row_floats);
-    block_rows_ = std::min({max_block_rows, fitting, ceil_div(rows_, grid_.rows)});
+    const bool is_tiled = pairing == Pairing::product && blocking_.rows == Blocking::by_tile && !weight_;
+    const int64_t most_rows = is_tiled ? max_tiled_rows : max_block_rows;
+    block_rows_ = std::min({most_rows, fitting, ceil_div(rows_, grid_.rows)});
     a_bytes_ = blocking_.rows == Blocking::in_place ? 0 : align_up(block_rows_ * row_floats * 4);
     const int64_t panel_bytes = align_up(panels_ * width_ * depth_ * 4);
     if (!weight_ && rows_ > block_rows_ && panel_bytes * grid_.batches <= max_packed_bytes) b_bytes_ = panel_bytes;
@@ -165,7 +168,7 @@ class MatmulStep final : public BoundStep {
                            .add = g.k0 > 0};
       if (blocking_.rows == Blocking::in_place) product.a = reinterpret_cast<const float*>(a_.at(batch, r0, g.k0));
       set_panels(product, batch, g, buffer, thread);
-      if (weight_ && next.group < groups) set_next(product, batch, pass_at(next));
+      if (next.group < groups) set_next(product, batch, pass_at(next), thread);
       const bool last = g.k1 == depth_;
       if (last && !finishes_.empty()) {
         product.finish = &finishes_[static_cast<size_t>(batch)];
@@ -221,8 +224,7 @@ class MatmulStep final : public BoundStep {
       return;
     }
     if (b_bytes_ > 0) {
-      const int64_t at_batch = thread / (grid_.panels * grid_.rows);
-      product.panels = b_packed(at_batch) + (g.p0 * depth_ + g.k0) * width_;
+      product.panels = packed_now(g, thread);
       product.panel_stride = depth_ * width_;
       return;
     }
@@ -235,10 +237,18 @@ class MatmulStep final : public BoundStep {
         pack_panel(b_, width_, batch, p * width_, g.k0, g.k1, buffer);
   }
 
-  void set_next(BlockProduct& product, int64_t batch, const Pass& g) const {
-    product.next = packed(batch, g.p0, g.k0);
-    product.next_stride = depth_ * panel_row_bytes();
-    product.next_bytes = (g.k1 - g.k0) * panel_row_bytes();
+  // What this run packs as the pass comes is in the cache anyhow.
+  void set_next(BlockProduct& product, int64_t batch, const Pass& g, int thread) const {
+    if (!weight_ && b_bytes_ == 0) return;
+    const int64_t row_bytes = weight_ ? panel_row_bytes() : width_ * 4;
+    product.next = weight_ ? packed(batch, g.p0, g.k0) : reinterpret_cast<const std::byte*>(packed_now(g, thread));
+    product.next_stride = depth_ * row_bytes;
+    product.next_bytes = (g.k1 - g.k0) * row_bytes;
+  }
+
+  // Where the columns that this run packs whole have a pass.
+  const float* packed_now(const Pass& g, int thread) const {
+    return b_packed(thread / (grid_.panels * grid_.rows)) + (g.p0 * depth_ + g.k0) * width_;
   }
 
   Pairing pairing_;

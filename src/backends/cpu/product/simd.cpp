@@ -164,7 +164,7 @@ HWY_INLINE void store_direct(const VF (&sum)[rows][vectors], const Direct& direc
   residual ? store(std::true_type()) : store(std::false_type());
 }
 
-constexpr bool ends_directly(int64_t stride) { return stride == wide_stride || stride == any_stride; }
+constexpr bool ends_directly(int64_t stride) { return stride != narrow_stride; }
 
 template <Pairing pairing>
 HWY_INLINE VF merged(VF a, VF b) {
