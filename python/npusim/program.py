@@ -269,7 +269,8 @@ def compile(
             weights = _merged(weights, taken.weights)
             held += taken.held
             named.append({*taken.weights} if isinstance(taken.weights, Mapping) else set())
-            kept.update(taken.ir.get("states") or ())  # which the compiler looks at
+            if isinstance(states := taken.ir.get("states"), Mapping):  # the compiler says what is wrong with it
+                kept.update(states)
             arguments[name] = taken.arguments
         else:
             sources.append((name, taken, ""))  # read there, with errors that name it

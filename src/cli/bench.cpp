@@ -85,8 +85,9 @@ int run(const Flags& flags) {
   const std::shared_ptr<const Program> program = load_session_program(flags.session);
   const std::string method = choose_method(*program, flags.method);
   const std::vector<TensorInfo> infos = method_inputs(*program, method);
-  const std::vector<HostTensor> inputs = inputs_or_random(flags.inputs, infos);
-  Session session = open_session(program, flags.session);
+  const std::shared_ptr<const TensorSet> weights = open_session_weights(flags.session);
+  const std::vector<HostTensor> inputs = inputs_or_random(flags.inputs, infos, weights.get());
+  Session session = load_session(program, flags.session, weights);
   const size_t position = session.method(method);
   write_inputs(session, position, inputs);
   const Rewind rewind = rewind_of(session, position, infos, inputs);

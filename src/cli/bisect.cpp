@@ -46,7 +46,8 @@ Action add_bisect(CLI::App& verb) {
       Progress progress;
       options.progress = [&](const std::string& stage) { progress.stage(stage); };
       const auto program = compile({source}, options).program;
-      const std::vector<HostTensor> inputs = inputs_or_random(flags->inputs, method_inputs(*program, "main"));
+      const std::vector<HostTensor> inputs =
+          inputs_or_random(flags->inputs, method_inputs(*program, "main"), weights.get());
       found = bisect(source, options, inputs, weights,
                      tolerance->count() ? std::optional(flags->tolerance) : std::nullopt, flags->output);
     }

@@ -42,7 +42,7 @@ int run(const Flags& flags) {
   GenerateOptions options = flags.options;
   options.stop_tokens = read_stop_tokens(flags.tokenizer);
   const std::vector<int64_t> prompt = encode(*tokenizer, flags.prompt);
-  Session session = open_session(program, flags.session);
+  Session session = load_session(program, flags.session, open_session_weights(flags.session));
   TextStream stream;
   const Generation result = generate(session, prompt, options, [&](int64_t token) {
     if (!flags.json) print_raw(decode_next(*tokenizer, stream, token));

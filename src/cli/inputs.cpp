@@ -46,11 +46,25 @@ class InputReader {
     take(name, *entry, display(path));
   }
 
+  // What nobody gives begins as the weights have it.
+  void begin_states(const TensorSet& weights) {
+    for (size_t i = 0; i < inputs_.size(); ++i)
+      if (const TensorView* first = inputs_[i].state && !found_[i] ? find_tensor(weights, inputs_[i].name) : nullptr)
+        take(inputs_[i].name, copy_tensor(*first), "the weights");
+  }
+
+  void fill_at_random() {
+    for (size_t i = 0; i < inputs_.size(); ++i)
+      if (!found_[i] && inputs_[i].role != "generator") found_[i] = random_tensor(inputs_[i].type, i);
+  }
+
   std::vector<HostTensor> finish() {
     for (size_t i = 0; i < inputs_.size(); ++i)
       if (!found_[i] && inputs_[i].role == "generator") found_[i] = generator(inputs_[i].type, seed_);
     for (size_t i = 0; i < inputs_.size(); ++i)
-      if (!found_[i]) problem("input '{}' of {} is missing", inputs_[i].name, to_string(inputs_[i].type));
+      if (!found_[i])
+        problem("{} '{}' of {} is missing", inputs_[i].state ? "state" : "input", inputs_[i].name,
+                to_string(inputs_[i].type));
     if (!problems_.empty()) throw Error(ErrorKind::bad_input, std::move(problems_));
     std::vector<HostTensor> tensors;
     for (auto& tensor : found_) tensors.push_back(std::move(*tensor));
@@ -81,7 +95,9 @@ class InputReader {
   void take(const std::string& name, const TensorEntry& entry, const std::string& from) {
     if (!entry.unknown_dtype.empty())
       return problem("input '{}': dtype {} in {} is not supported", name, entry.unknown_dtype, from);
-    HostTensor tensor = copy_tensor(entry.tensor);
+    take(name, copy_tensor(entry.tensor), from);
+  }
+  void take(const std::string& name, HostTensor tensor, const std::string& from) {
     const size_t at = position(name);
     if (at == inputs_.size())
       return problem("input '{}' from {} is unknown: expected {}", name, from, expected_names());
@@ -128,10 +144,12 @@ void add_input_flags(CLI::App& verb, InputFlags& flags) {
   add_seed(verb, "--seed", store, "of the random numbers that the model draws")->default_str("0");
 }
 
-std::vector<HostTensor> read_inputs(const InputFlags& flags, const std::vector<TensorInfo>& inputs) {
+std::vector<HostTensor> read_inputs(const InputFlags& flags, const std::vector<TensorInfo>& inputs,
+                                    const TensorSet* weights) {
   InputReader reader(inputs, flags.seed);
   if (!flags.all.empty()) reader.add_file(flags.all);
   for (const NamedFile& given : flags.each) reader.add_one(given);
+  if (weights) reader.begin_states(*weights);
   return reader.finish();
 }
 
@@ -153,13 +171,13 @@ void write_inputs(Session& session, size_t method, const std::vector<HostTensor>
   for (size_t i = 0; i < tensors.size(); ++i) session.set_input(method, i, tensors[i].data);
 }
 
-std::vector<HostTensor> inputs_or_random(const InputFlags& flags, const std::vector<TensorInfo>& inputs) {
-  if (flags.given()) return read_inputs(flags, inputs);
-  std::vector<HostTensor> tensors;
-  for (size_t i = 0; i < inputs.size(); ++i)
-    tensors.push_back(inputs[i].role == "generator" ? generator(inputs[i].type, flags.seed)
-                                                    : random_tensor(inputs[i].type, i));
-  return tensors;
+std::vector<HostTensor> inputs_or_random(const InputFlags& flags, const std::vector<TensorInfo>& inputs,
+                                         const TensorSet* weights) {
+  if (flags.given()) return read_inputs(flags, inputs, weights);
+  InputReader reader(inputs, flags.seed);
+  if (weights) reader.begin_states(*weights);
+  reader.fill_at_random();
+  return reader.finish();
 }
 
 }  // namespace npusim::cli

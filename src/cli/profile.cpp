@@ -218,8 +218,9 @@ int run(const Flags& flags) {
   p.model = program_info(*program).model;
   p.targets = program_info(*program).targets;
   const std::vector<TensorInfo> infos = method_inputs(*program, p.method);
-  const std::vector<HostTensor> inputs = inputs_or_random(flags.inputs, infos);
-  Session session = open_session(program, flags.session);
+  const std::shared_ptr<const TensorSet> weights = open_session_weights(flags.session);
+  const std::vector<HostTensor> inputs = inputs_or_random(flags.inputs, infos, weights.get());
+  Session session = load_session(program, flags.session, weights);
   p.steps = method_steps(session.program(), p.method);
   const size_t position = session.method(p.method);
   write_inputs(session, position, inputs);

@@ -93,8 +93,9 @@ int run(const Flags& flags) {
   if (flags.output == "-" && flags.json) fail(ErrorKind::usage, "-o - leaves no standard output for --json");
   const std::shared_ptr<const Program> program = load_session_program(flags.session);
   const std::string method = choose_method(*program, flags.method);
-  const std::vector<HostTensor> inputs = read_inputs(flags.inputs, method_inputs(*program, method));
-  Session session = open_session(program, flags.session);
+  const std::shared_ptr<const TensorSet> weights = open_session_weights(flags.session);
+  const std::vector<HostTensor> inputs = read_inputs(flags.inputs, method_inputs(*program, method), weights.get());
+  Session session = load_session(program, flags.session, weights);
   const size_t position = session.method(method);
   std::vector<double> ms;
   {

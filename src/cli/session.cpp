@@ -88,10 +88,11 @@ Session open_session(std::shared_ptr<const Program> program, const SessionFlags&
   return Session(std::move(program), std::move(options));
 }
 
-Session open_session(std::shared_ptr<const Program> program, const SessionFlags& flags) {
+Session load_session(std::shared_ptr<const Program> program, const SessionFlags& flags,
+                     std::shared_ptr<const TensorSet> weights) {
   Progress progress;
   progress.stage("load");
-  return open_session(std::move(program), flags, open_session_weights(flags));
+  return open_session(std::move(program), flags, std::move(weights));
 }
 
 std::string choose_method(const Program& program, const std::string& asked) {

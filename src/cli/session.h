@@ -36,7 +36,9 @@ std::shared_ptr<const Program> load_session_program(const SessionFlags& flags);
 std::shared_ptr<const TensorSet> open_session_weights(const SessionFlags& flags);  // none when none are given
 Session open_session(std::shared_ptr<const Program> program, const SessionFlags& flags,
                      std::shared_ptr<const TensorSet> weights);
-Session open_session(std::shared_ptr<const Program> program, const SessionFlags& flags);
+// The same with its progress shown.
+Session load_session(std::shared_ptr<const Program> program, const SessionFlags& flags,
+                     std::shared_ptr<const TensorSet> weights);
 
 // The method asked for, or the only one, or `main`. Throws usage.
 std::string choose_method(const Program& program, const std::string& asked);

@@ -135,7 +135,7 @@ int run(const Flags& flags) {
   const std::shared_ptr<const Program> program = load_session_program(flags.session);
   Measured m{flags, choose_method(*program, flags.method), {}, {}, open_session_weights(flags.session)};
   m.infos = method_inputs(*program, m.method);
-  m.inputs = inputs_or_random(flags.inputs, m.infos);
+  m.inputs = inputs_or_random(flags.inputs, m.infos, m.weights.get());
   TuneOptions options;
   options.method = m.method;
   options.ways = static_cast<size_t>(flags.ways);

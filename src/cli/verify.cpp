@@ -146,9 +146,10 @@ std::string report(const std::vector<Row>& rows, bool ok, bool json) {
   return text + (ok ? "ok\n" : failed);
 }
 
-std::vector<HostTensor> inputs_for(const Flags& flags, const std::vector<TensorInfo>& inputs) {
-  if (flags.inputs.given() || !flags.golden.empty()) return read_inputs(flags.inputs, inputs);
-  std::vector<HostTensor> tensors = inputs_or_random(flags.inputs, inputs);
+std::vector<HostTensor> inputs_for(const Flags& flags, const std::vector<TensorInfo>& inputs,
+                                   const TensorSet* weights) {
+  if (flags.inputs.given() || !flags.golden.empty()) return read_inputs(flags.inputs, inputs, weights);
+  std::vector<HostTensor> tensors = inputs_or_random(flags.inputs, inputs, weights);
   if (!tensors.empty()) print_note("inputs are random: none were given");
   return tensors;
 }
@@ -164,9 +165,9 @@ int run(const Flags& flags) {
     const CompileResult compiled = compile({source}, options);
     const std::shared_ptr<const Program> program = compiled.program;
     notes = compiled.notes;
-    const std::vector<HostTensor> inputs = inputs_for(flags, method_inputs(*program, "main"));
-    progress.stage("load");
     const std::shared_ptr<const TensorSet> weights = open_session_weights(flags.session);
+    const std::vector<HostTensor> inputs = inputs_for(flags, method_inputs(*program, "main"), weights.get());
+    progress.stage("load");
     Session session = open_session(program, flags.session, weights);
     for (std::string& note : overflow_notes(*program, weights.get()))
       if (std::find(notes.begin(), notes.end(), note) == notes.end()) notes.push_back(std::move(note));

@@ -112,6 +112,44 @@ TEST_F(CliTest, RunWritesOutputsInOrder) {
   }
 }
 
+// A state that nobody gives begins as the weights have it, in every verb that runs.
+TEST_F(CliTest, StatesBeginAsTheWeightsHaveThem) {
+  write("model.json", R"({"graph_inputs": [{"name": "n", "shape": [], "dtype": "float32"},
+      {"name": "x", "shape": [2], "dtype": "float32"}],
+    "graph_outputs": [{"name": "n_next", "shape": [], "dtype": "float32", "producer_node": "more"},
+      {"name": "y", "shape": [2], "dtype": "float32"}],
+    "weights": [], "states": {"n": "n_next"},
+    "nodes": [{"name": "more", "op_type": "aten.add.Tensor", "attrs": {"other": 1},
+        "inputs": [{"name": "n", "shape": [], "dtype": "float32"}],
+        "outputs": [{"name": "more", "shape": [], "dtype": "float32"}]},
+      {"name": "y", "op_type": "aten.mul.Tensor", "attrs": {},
+        "inputs": [{"name": "x", "shape": [2], "dtype": "float32"}, {"name": "n", "shape": [], "dtype": "float32"}],
+        "outputs": [{"name": "y", "shape": [2], "dtype": "float32"}]}]})");
+  const HostTensor n = counting({DType::f32, {}}, 5), x = counting({DType::f32, {2}}, 1);
+  write_safetensors(path("w.safetensors"), {{"n", view_of(n)}});
+  write_npy(path("x.npy"), view_of(x));
+  ASSERT_EQ(npusim({"compile", "model.json", "-o", "model.npubin", "--dtype", "float32"}).code, 0);
+  const std::vector<std::string> given = {"--weights", "w.safetensors", "--input", "x=x.npy"};
+  const auto with = [&](std::vector<std::string> words) {
+    words.insert(words.end(), given.begin(), given.end());
+    return npusim(words);
+  };
+  for (const std::string repeat : {"1", "3"}) {  // each begins anew
+    const Invocation run = with({"run", "model.npubin", "-o", "out.safetensors", "--repeat", repeat});
+    ASSERT_EQ(run.code, 0) << run.err;
+    const TensorSet out = map_tensors(path("out.safetensors"));
+    EXPECT_EQ(load_double(out.entries[0].tensor.data, DType::f32, 0), 6);
+    EXPECT_EQ(load_double(out.entries[1].tensor.data, DType::f32, 1), 10);
+  }
+  EXPECT_EQ(with({"verify", "model.json", "--dtype", "float32"}).code, 0);
+  EXPECT_EQ(with({"bisect", "model.json", "--dtype", "float32"}).code, 0);
+  for (const std::string verb : {"bench", "profile"})
+    EXPECT_EQ(with({verb, "model.npubin", "--seconds", "0.01"}).code, 0) << verb;
+  const Invocation missing = npusim({"run", "model.npubin", "--input", "x=x.npy"});
+  EXPECT_EQ(missing.code, 3);
+  EXPECT_NE(missing.err.find("state 'n' of float32[] is missing"), std::string::npos) << missing.err;
+}
+
 TEST_F(CliTest, RunTakesNpyAndPipes) {
   make_program();
   write_npy(path("x.npy"), view_of(counting({DType::f32, {2, 3}}, -12)));
