@@ -63,7 +63,8 @@ class Bisector {
       if (step.kernel != "transfer" && !step.nodes.empty() && seen.insert(step.nodes).second)
         found.parts.push_back({step.nodes, step.operators});
     tell("evaluate the reference");
-    index_.emplace(ir_);  // which was compiled: it is well-formed
+    name_producers(ir_);  // of what was compiled: it is well-formed
+    index_.emplace(ir_);
     const OpenedIr all = with_outputs(ir_, nullptr);
     const std::vector<HostTensor> expected = evaluate_ir(source_of(all.ir), inputs, weights_.get()).outputs;
     values_ = named(all, expected);

@@ -91,6 +91,26 @@ OpenedIr with_outputs(Json ir, const std::set<std::string>* only) {
   return open;
 }
 
+void name_producers(Json& ir) {
+  std::set<std::string> weights;
+  for (const auto& [name, _] : ir.value("weight_name_mapping", Json::object()).items()) weights.insert(name);
+  for (const auto& [name, _] : ir.value("constants", Json::object()).items()) weights.insert(name);
+  for (const Json& weight : ir.value("weights", Json::array())) weights.insert(weight["name"].get<std::string>());
+  std::map<std::string, std::pair<std::string, size_t>> makers;  // by tensor
+  for (const Json& input : ir["graph_inputs"]) makers.emplace(input["name"], std::pair(input["name"], 0));
+  for (const Json& node : ir["nodes"])
+    for (size_t i = 0; i < node["outputs"].size(); ++i)
+      makers.emplace(node["outputs"][i]["name"], std::pair(node["name"], i));
+  for (Json& node : ir["nodes"])
+    for (Json& operand : node["inputs"]) {
+      const std::string name = operand["name"];
+      const auto maker = makers.find(name);
+      if (!producer_of(operand).empty() || weights.contains(name) || maker == makers.end()) continue;
+      operand["producer_node"] = maker->second.first;
+      operand["producer_output_idx"] = maker->second.second;
+    }
+}
+
 IrIndex::IrIndex(const Json& ir) {
   for (size_t i = 0; i < ir["nodes"].size(); ++i) {
     const Json& node = ir["nodes"][i];

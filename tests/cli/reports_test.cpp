@@ -126,7 +126,7 @@ TEST_F(CliTest, StatesBeginAsTheWeightsHaveThem) {
         "inputs": [{"name": "x", "shape": [2], "dtype": "float32"}, {"name": "n", "shape": [], "dtype": "float32"}],
         "outputs": [{"name": "y", "shape": [2], "dtype": "float32"}]}]})");
   const HostTensor n = counting({DType::f32, {}}, 5), x = counting({DType::f32, {2}}, 1);
-  write_safetensors(path("w.safetensors"), {{"n", view_of(n)}});
+  write_safetensors(path("w.safetensors"), std::vector<NamedTensor>{{"n", view_of(n)}});
   write_npy(path("x.npy"), view_of(x));
   ASSERT_EQ(npusim({"compile", "model.json", "-o", "model.npubin", "--dtype", "float32"}).code, 0);
   const std::vector<std::string> given = {"--weights", "w.safetensors", "--input", "x=x.npy"};
