@@ -77,7 +77,7 @@ void tile(const MatricesProduct& p, const float* a, const float* HWY_RESTRICT b,
              all = hn::FirstN(f, static_cast<size_t>(std::max(last, lanes)));
   // Unrolled, compilers move sums from register to register, and some to memory.
 #pragma GCC unroll 1
-  for (const float* end = b + p.depth * b_row; b != end; b += b_row) {
+  for (int64_t k = 0; k < p.depth; ++k, b += b_row) {
     VF x[vectors];
 #pragma GCC unroll 4
     for (int v = 0; v < vectors; ++v)
