@@ -40,19 +40,10 @@ class Matcher {
   const Expr& expr(int32_t i) const { return k_.exprs[static_cast<size_t>(i)]; }
 
   std::optional<PairedReduction> reduction(size_t i) const {
-    const Expr &e = k_.exprs[i], &x = expr(e.in[0]);
-    const bool square = x.op == ExprOp::mul && x.in[0] == x.in[1];
-    if (!square && x.op != ExprOp::abs) return std::nullopt;
-    if (e.reduction != Reduction::sum && (square || e.reduction != Reduction::max)) return std::nullopt;
-    const Expr& apart = expr(x.in[0]);
-    if (apart.op != ExprOp::sub || expr(apart.in[0]).op != ExprOp::load || expr(apart.in[1]).op != ExprOp::load)
-      return std::nullopt;
+    const std::optional<Pair> pair = pair_of_distances(k_, k_.exprs[i]);
+    if (!pair || expr(pair->a).op != ExprOp::load || expr(pair->b).op != ExprOp::load) return std::nullopt;
     const auto access = [&](int32_t load) { return &k_.accesses[static_cast<size_t>(expr(load).integer)]; };
-    return PairedReduction{i,
-                           square                          ? Pairing::squares
-                           : e.reduction == Reduction::max ? Pairing::farthest
-                                                           : Pairing::distances,
-                           access(apart.in[0]), access(apart.in[1])};
+    return PairedReduction{i, pair->pairing, access(pair->a), access(pair->b)};
   }
 
   const Kernel& k_;

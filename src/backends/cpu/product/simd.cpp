@@ -13,6 +13,7 @@
 #include <hwy/foreach_target.h>
 
 #include "backends/cpu/product/finish-inl.h"
+#include "backends/cpu/product/pairing-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace npusim::cpu {
@@ -165,21 +166,6 @@ HWY_INLINE void store_direct(const VF (&sum)[rows][vectors], const Direct& direc
 }
 
 constexpr bool ends_directly(int64_t stride) { return stride != narrow_stride; }
-
-template <Pairing pairing>
-HWY_INLINE VF merged(VF a, VF b) {
-  if constexpr (pairing != Pairing::farthest) return hn::Add(a, b);
-  // Of floats that are not negative the order is that of their bits, and NaN is above all.
-  const hn::RebindToSigned<F> bits;
-  return hn::BitCast(F(), hn::Max(hn::BitCast(bits, a), hn::BitCast(bits, b)));
-}
-template <Pairing pairing>
-HWY_INLINE VF paired(VF a, VF b, VF so_far) {
-  if constexpr (pairing == Pairing::product) return hn::MulAdd(a, b, so_far);
-  const VF apart = hn::Sub(a, b);
-  if constexpr (pairing == Pairing::squares) return hn::MulAdd(apart, apart, so_far);
-  return merged<pairing>(so_far, hn::Abs(apart));
-}
 
 // Row r of a block at depth k: a[r · stride + k], or a[k · rows + r] when stride is `blocked`; a_stride is
 // any_stride's.

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "backends/cpu/product/pairing.h"
 #include "base/dtype.h"
 
 namespace npusim::cpu {
@@ -35,9 +36,6 @@ inline constexpr int64_t wide_depth = 512, wide_stride = wide_depth + 16;
 inline constexpr int64_t narrow_depth = 128, narrow_stride = narrow_depth + 16;
 
 struct Finish;
-
-// What a pair of elements gives and how that is gathered along k: Σ a·b, Σ (a − b)², Σ |a − b|, the largest |a − b|.
-enum class Pairing : uint8_t { product, squares, distances, farthest };
 
 // Rows times `columns` columns, which lie in panels of w = tile.columns:
 // c[r·ldc + n] (+)= Σ_k a(r, k) · panels[n / w·panel_stride + k·w + n % w]. The last panel has w columns too, and of c

@@ -1,4 +1,4 @@
-// The operands of sums of products, and the conditions that select them.
+// The operands of sums of products and of distances, and the conditions that select them.
 #include "backends/cpu/product/sum_of_products.h"
 
 #include <algorithm>
@@ -72,14 +72,23 @@ std::optional<Access> operand_access(const Kernel& k, int32_t at, Scalar sum) {
   return found;
 }
 
-// The operands of the one sum.
+// The elements that are multiplied, or their distances. Those of integers wrap around.
+std::optional<Pair> pair_of(const Kernel& k, const Expr& reduction, int32_t term) {
+  if (reduction.type == Scalar::f64)
+    if (const auto distances = pair_of_distances(k, reduction)) return distances;
+  const Expr& product = k.exprs[static_cast<size_t>(term)];
+  if (reduction.reduction != Reduction::sum || product.op != ExprOp::mul) return std::nullopt;
+  return Pair{Pairing::product, product.in[0], product.in[1]};
+}
+
+// The operands of the one reduction.
 std::optional<SumOfProducts> operands_of(const Kernel& k, const Expr& sum) {
   const auto selection = selection_of(k, sum.in[0]);
-  if (!selection || k.exprs[static_cast<size_t>(selection->at)].op != ExprOp::mul) return std::nullopt;
-  const Expr& product = k.exprs[static_cast<size_t>(selection->at)];
-  const auto a = operand_access(k, product.in[0], sum.type), b = operand_access(k, product.in[1], sum.type);
+  const auto pair = selection ? pair_of(k, sum, selection->at) : std::nullopt;
+  if (!pair) return std::nullopt;
+  const auto a = operand_access(k, pair->a, sum.type), b = operand_access(k, pair->b, sum.type);
   if (!a || !b) return std::nullopt;
-  SumOfProducts sums{0, *a, *b, {}};
+  SumOfProducts sums{0, pair->pairing, *a, *b, {}};
   const auto all_follow = [&](const Access& from) {
     return std::all_of(selection->guards.begin(), selection->guards.end(),
                        [&](const Guard& guard) { return follows(guard, from); });
@@ -150,7 +159,7 @@ std::optional<SumOfProducts> match_sum_of_products(const Kernel& k) {
                   [](const Expr& e) { return e.op == ExprOp::scan || e.op == ExprOp::order; }))
     return std::nullopt;
   const bool wide = first->type == Scalar::f64 || first->type == Scalar::i64;
-  if (!wide || first->reduction != Reduction::sum) return std::nullopt;
+  if (!wide) return std::nullopt;
   Kernel found = k;
   find_conditions(found);
   auto operands = operands_of(found, *std::find_if(found.exprs.begin(), found.exprs.end(), is_reduction));

@@ -1,4 +1,5 @@
-// Products of matrices of 64 bits. The kernel's reduction becomes a load of its sums, which are made first.
+// Products of matrices of 64 bits, and distances of their rows. The kernel's reduction becomes a load of its sums,
+// which are made first.
 #include "backends/cpu/product/wide.h"
 
 #include <fmt/format.h>
@@ -25,6 +26,7 @@
 #include <hwy/highway.h>
 
 #include "backends/cpu/part_vector-inl.h"
+#include "backends/cpu/product/pairing-inl.h"
 
 #ifndef NPUSIM_WIDE_TILE
 #define NPUSIM_WIDE_TILE
@@ -32,9 +34,9 @@ namespace npusim::cpu {
 
 constexpr int64_t tile_vectors = 3, most_lanes = 8;  // of a tile's columns, which are a panel's
 
-// c[r·ldc + n] (+)= Σ over depth of a(r, k) · b[k·width + n] for n < columns <= width, the columns of a panel. Rows
-// [begin, end) of tile i of n = ⌈rows / tile_rows⌉ lie in columns: a(r, k) = a[begin·depth + k·(end - begin) + r -
-// begin], begin = rows·i/n, end = rows·(i + 1)/n. What is added is the sum of these depths.
+// c[r·ldc + n] (+)= Σ over depth of a(r, k) · b[k·width + n], or what else pairs give, for n < columns <= width, the
+// columns of a panel. Rows [begin, end) of tile i of n = ⌈rows / tile_rows⌉ lie in columns: a(r, k) = a[begin·depth +
+// k·(end - begin) + r - begin], begin = rows·i/n, end = rows·(i + 1)/n. What is added is the sum of these depths.
 template <class T>
 struct WideBlock {
   const T *a, *b;
@@ -42,6 +44,7 @@ struct WideBlock {
   T* c;
   int64_t ldc;
   bool add;
+  Pairing pairing;  // of doubles; of integers the product
 };
 
 // Elements (batch, i, k) of an operand for i in [i0, i1), k in [k0, k1), to dst[(k - k0)·width + i - i0]; zeros behind
@@ -62,7 +65,7 @@ constexpr int64_t lanes = static_cast<int64_t>(hn::MaxLanes(hn::ScalableTag<doub
 constexpr int tile_rows = HWY_TARGET == HWY_AVX3 ? 8 : 4;  // what fits in 32 registers, or 16
 static_assert(lanes <= most_lanes);
 
-template <int rows, int vectors, class T>
+template <Pairing pairing, int rows, int vectors, class T>
 HWY_INLINE void multiply_tile(const WideBlock<T>& t, int64_t begin) {
   const hn::ScalableTag<T> d;
   hn::Vec<decltype(d)> sum[rows][vectors];
@@ -82,11 +85,7 @@ HWY_INLINE void multiply_tile(const WideBlock<T>& t, int64_t begin) {
     for (int r = 0; r < rows; ++r) {
       const auto x = hn::Set(d, a[r]);
 #pragma GCC unroll 4
-      for (int v = 0; v < vectors; ++v)
-        if constexpr (std::is_floating_point_v<T>)
-          sum[r][v] = hn::MulAdd(x, column[v], sum[r][v]);
-        else
-          sum[r][v] = hn::Add(sum[r][v], hn::Mul(x, column[v]));
+      for (int v = 0; v < vectors; ++v) sum[r][v] = paired<pairing>(x, column[v], sum[r][v]);
     }
   }
   const int64_t last = t.columns - (vectors - 1) * lanes;  // elements of the last vector
@@ -95,32 +94,32 @@ HWY_INLINE void multiply_tile(const WideBlock<T>& t, int64_t begin) {
 #pragma GCC unroll 4
     for (int v = 0; v + 1 < vectors; ++v) {
       T* to = c + v * lanes;
-      hn::StoreU(t.add ? hn::Add(hn::LoadU(d, to), sum[r][v]) : sum[r][v], d, to);
+      hn::StoreU(t.add ? merged<pairing>(hn::LoadU(d, to), sum[r][v]) : sum[r][v], d, to);
     }
     T* to = c + (vectors - 1) * lanes;
     const auto rest = sum[r][vectors - 1];
-    part::store(t.add ? hn::Add(part::load(to, last), rest) : rest, to, last);
+    part::store(t.add ? merged<pairing>(part::load(to, last), rest) : rest, to, last);
   }
 }
 
-template <int rows, class T>
+template <Pairing pairing, int rows, class T>
 void multiply_rows(const WideBlock<T>& t, int64_t begin, int64_t count) {
   if constexpr (rows > 1)
-    if (count < rows) return multiply_rows<rows - 1>(t, begin, count);
+    if (count < rows) return multiply_rows<pairing, rows - 1>(t, begin, count);
   if (t.columns > 2 * lanes)
-    multiply_tile<rows, 3>(t, begin);
+    multiply_tile<pairing, rows, 3>(t, begin);
   else if (t.columns > lanes)
-    multiply_tile<rows, 2>(t, begin);
+    multiply_tile<pairing, rows, 2>(t, begin);
   else
-    multiply_tile<rows, 1>(t, begin);
+    multiply_tile<pairing, rows, 1>(t, begin);
 }
 
-template <class T>
+template <Pairing pairing, class T>
 HWY_INLINE void multiply(const WideBlock<T>& t) {
   const int64_t tiles = ceil_div(t.rows, tile_rows);
   for (int64_t i = 0; i < tiles; ++i) {
     const int64_t begin = t.rows * i / tiles;
-    multiply_rows<tile_rows>(t, begin, t.rows * (i + 1) / tiles - begin);
+    multiply_rows<pairing, tile_rows>(t, begin, t.rows * (i + 1) / tiles - begin);
   }
 }
 
@@ -275,8 +274,19 @@ void pack_integers(const Operand& o, const WidePart& p, int64_t* dst) {
   }
 }
 
-void multiply_doubles(const WideBlock<double>& t) { multiply(t); }
-void multiply_integers(const WideBlock<int64_t>& t) { multiply(t); }
+void multiply_doubles(const WideBlock<double>& t) {
+  switch (t.pairing) {
+    case Pairing::product:
+      return multiply<Pairing::product>(t);
+    case Pairing::squares:
+      return multiply<Pairing::squares>(t);
+    case Pairing::distances:
+      return multiply<Pairing::distances>(t);
+    case Pairing::farthest:
+      return multiply<Pairing::farthest>(t);
+  }
+}
+void multiply_integers(const WideBlock<int64_t>& t) { multiply<Pairing::product>(t); }
 int64_t columns_of_tile() { return width; }
 int64_t rows_of_tile() { return tile_rows; }
 
@@ -362,6 +372,7 @@ class WideStep final : public BoundStep {
         depth_(sums.axes.depth.size()),
         width_(HWY_DYNAMIC_DISPATCH(columns_of_tile)()),
         tile_rows_(HWY_DYNAMIC_DISPATCH(rows_of_tile)()),
+        pairing_(sums.pairing),
         selected_(sums.selected),
         rest_kernel_(std::move(rest)),
         a_(wide_operand(kernel, sums.a, sums.axes.rows, sums.axes, args)),
@@ -390,8 +401,8 @@ class WideStep final : public BoundStep {
     if (!in_result_) args_.back() = scratch_;
   }
   std::string describe() const override {
-    return fmt::format("products {}x{}x{}x{} {}", batches_, rows_, columns_, depth_,
-                       std::is_floating_point_v<T> ? "float64" : "int64");
+    return fmt::format("{} {}x{}x{}x{} {}", pairing_ == Pairing::product ? "products" : "distances", batches_, rows_,
+                       columns_, depth_, std::is_floating_point_v<T> ? "float64" : "int64");
   }
 
  private:
@@ -426,7 +437,7 @@ class WideStep final : public BoundStep {
         const int64_t c = p * width_, columns = std::min(width_, columns_ - c);
         pack(b_, {batch, c, c + columns, k0, k1, width_}, panel);
         if (selected_ == SumOfProducts::of_a) expect_finite(panel, width_ * (k1 - k0));
-        multiply({a, panel, rows, columns, k1 - k0, sums + c, columns_, slice > 0});
+        multiply({a, panel, rows, columns, k1 - k0, sums + c, columns_, slice > 0, pairing_});
       }
     }
   }
@@ -447,6 +458,7 @@ class WideStep final : public BoundStep {
   int threads_;
   int64_t batches_, rows_, columns_, depth_;
   int64_t width_, tile_rows_;  // of a panel, of a tile
+  Pairing pairing_;
   SumOfProducts::Selected selected_;
   Kernel rest_kernel_;
   Operand a_, b_;  // axes: batch, rows, depth; batch, columns, depth

@@ -1,5 +1,5 @@
-// Kernels that sum products in float64 or int64, convolutions among them, as products of matrices: panels of packed
-// operands, tiles of sums.
+// Kernels that sum products in float64 or int64, convolutions among them, or distances in float64, as products of
+// matrices: panels of packed operands, tiles of sums.
 #pragma once
 #include <memory>
 #include <span>

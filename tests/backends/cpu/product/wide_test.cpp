@@ -1,12 +1,13 @@
-// Sums of products in float64 and int64 that run as products of matrices, against the scalar interpreter: sizes that
-// end in parts of tiles and blocks, every order of memory, dtypes, batches, what is done with the sums, special values,
-// convolutions, and kernels that are left to loops.
+// Sums of products in float64 and int64 and distances in float64 that run as products of matrices, against the scalar
+// interpreter: sizes that end in parts of tiles and blocks, every order of memory, dtypes, batches, what is done with
+// the sums, special values, convolutions, and kernels that are left to loops.
 #include "backends/cpu/product/wide.h"
 
 #include <limits>
 
 #include "backends/cpu/check_step.h"
 #include "backends/cpu/product/check.h"
+#include "backends/cpu/product/pairing.h"
 
 namespace npusim::cpu {
 namespace {
@@ -20,7 +21,15 @@ struct Form {
   bool shared = false;                             // b has no batch
   bool special = false;
   double scale = 2;
+  Pairing pairing = Pairing::product;
 };
+
+Ex gathered(KernelBuilder& k, Pairing pairing, const Ex& a, const Ex& b) {
+  if (pairing == Pairing::product) return k.reduce(Reduction::sum, a * b);
+  const Ex apart = a - b;
+  if (pairing == Pairing::squares) return k.reduce(Reduction::sum, apart * apart);
+  return k.reduce(pairing == Pairing::farthest ? Reduction::max : Reduction::sum, abs(apart));
+}
 
 Kernel products(const Form& f) {
   KernelBuilder k({f.batch, f.rows, f.columns, f.depth}, 1);
@@ -30,9 +39,8 @@ Kernel products(const Form& f) {
                                               : Shape{f.shared ? 1 : f.batch, f.columns, f.depth}});
   const int bias = k.input({f.out, {f.columns}}), out = k.output({f.out, {f.columns, f.batch, f.rows}});
   const Coord of_b = f.shared ? Coord(int64_t{0}) : batch;
-  const Ex sum = k.reduce(Reduction::sum,
-                          k.load(a, f.rows_apart ? Coords{batch, depth, row} : Coords{batch, row, depth}) *
-                              k.load(b, f.columns_apart ? Coords{of_b, depth, column} : Coords{of_b, column, depth}));
+  const Ex sum = gathered(k, f.pairing, k.load(a, f.rows_apart ? Coords{batch, depth, row} : Coords{batch, row, depth}),
+                          k.load(b, f.columns_apart ? Coords{of_b, depth, column} : Coords{of_b, column, depth}));
   k.store(out, Coords{column, batch, row}, sum + k.load(bias, Coords{column}));
   return k.finish("products");
 }
@@ -83,7 +91,8 @@ bool run_as_interpreted(const Form& f, int threads) {
   const Kernel kernel = products(f);
   Memory memory = random_memory(kernel, f.scale, static_cast<unsigned>(f.rows * 7 + f.columns));
   if (f.special) make_special(kernel, memory);
-  const double unit = static_cast<double>(f.depth) * f.scale * f.scale * 1e-15;
+  const double unit =
+      static_cast<double>(f.depth) * f.scale * f.scale * (f.pairing == Pairing::product ? 1e-15 : 4e-15);
   return run_as_expected(kernel, memory, interpreted(kernel, memory), threads, unit);
 }
 
@@ -102,6 +111,86 @@ TEST(WideProducts, AreThoseOfTheInterpreter) {
           EXPECT_TRUE(run_as_interpreted(f, 2));
         }
   });
+}
+
+constexpr Pairing distances[] = {Pairing::squares, Pairing::distances, Pairing::farthest};
+
+TEST(WideDistances, AreThoseOfTheInterpreter) {
+  on_every_instruction_set([] {
+    for (const Pairing pairing : distances)
+      for (const bool rows_apart : {false, true})
+        for (const bool columns_apart : {false, true})
+          for (const bool special : {false, true}) {
+            Form f{.rows_apart = rows_apart, .columns_apart = columns_apart, .special = special, .pairing = pairing};
+            EXPECT_TRUE(run_as_interpreted(f, 1));
+            f.batch = 3, f.rows = 2, f.columns = 27, f.depth = 4, f.shared = columns_apart;
+            EXPECT_TRUE(run_as_interpreted(f, 2));
+            f.batch = 1, f.rows = 9, f.columns = 50, f.depth = 259;  // several blocks of depths
+            EXPECT_TRUE(run_as_interpreted(f, 3));
+          }
+  });
+}
+
+TEST(WideDistances, AllSizesOfATile) {
+  for (const Pairing pairing : distances)
+    for (int64_t rows = 2; rows < 10; ++rows)
+      for (int64_t columns = 2; columns < 52; columns += 7)
+        for (const int64_t depth : {2, 257})
+          EXPECT_TRUE(run_as_interpreted({.rows = rows, .columns = columns, .depth = depth, .pairing = pairing}, 1));
+}
+
+// Norms of the differences of rows [rows, depth] from rows [columns, depth]; of the latter some elements may be 0, or
+// some differences.
+Kernel norms(Pairing pairing, int64_t rows, int64_t columns, int64_t depth, bool some = false, bool terms = false) {
+  KernelBuilder k({rows, columns, depth}, 1);
+  const int a = k.input({DType::f64, {rows, depth}}), b = k.input({DType::f64, {columns, depth}});
+  const int out = k.output({DType::f64, {rows, columns}});
+  const Ex x = k.load(a, Coords{k.dim(0), k.dim(2)}), y = k.load(b, Coords{k.dim(1), k.dim(2)});
+  const auto within = [&](const Ex& from) { return select(k.in_bounds(k.dim(1) * 2 + k.dim(2) + -20, 50), from, 0); };
+  const Ex sum = terms ? k.reduce(Reduction::sum, within(abs(x - y))) : gathered(k, pairing, x, some ? within(y) : y);
+  k.store(out, Coords{k.dim(0), k.dim(1)}, pairing == Pairing::squares ? sqrt(sum) : sum);
+  return k.finish("norms");
+}
+
+// Equal rows are 0 apart, others as far as they are however near.
+TEST(WideDistances, OfRowsNearEachOther) {
+  for (const Pairing pairing : distances) {
+    const Kernel kernel = norms(pairing, 40, 60, 300);
+    Memory memory = random_memory(kernel, 1e-9, 3);
+    for (size_t operand = 0; operand < 2; ++operand)
+      for (int64_t i = 0; i < kernel.args[operand].elements; ++i) {
+        const double x = load_double(memory[operand].data(), DType::f64, i);
+        store_double(memory[operand].data(), DType::f64, i, i < 2 * 300 ? 1e3 : 1e3 + x);
+      }
+    const Memory expected = interpreted(kernel, memory);
+    on_every_instruction_set([&] { EXPECT_TRUE(run_as_expected(kernel, memory, expected, 2, 1e-20)); });
+    EXPECT_EQ(load_double(expected.back().data(), DType::f64, 61), 0);
+  }
+}
+
+TEST(WideDistances, OfWhatIsWithinACondition) {
+  for (const Pairing pairing : distances) {
+    const Kernel kernel = norms(pairing, 6, 30, 40, true);
+    const Memory memory = random_memory(kernel, 2, 3), expected = interpreted(kernel, memory);
+    on_every_instruction_set([&] { EXPECT_TRUE(run_as_expected(kernel, memory, expected, 2, 1e-12)); });
+  }
+  const Kernel kernel = norms(Pairing::distances, 6, 30, 40, false, true);
+  Memory memory = random_memory(kernel, 2, 3);
+  EXPECT_FALSE(run_step(kernel, memory, 1, make_wide_step));
+}
+
+TEST(WideDistances, AreTheSameForAnyNumberOfThreads) {
+  for (const Pairing pairing : distances) {
+    const Kernel kernel = norms(pairing, 150, 90, 700);
+    const Memory start = random_memory(kernel, 1, 5);
+    Memory one = start;
+    EXPECT_TRUE(run_step(kernel, one, 1, make_wide_step));
+    for (const int threads : {2, 3, 8}) {
+      Memory some = start;
+      EXPECT_TRUE(run_step(kernel, some, threads, make_wide_step));
+      EXPECT_EQ(some.back(), one.back()) << threads;
+    }
+  }
 }
 
 TEST(WideProducts, OfIntegersWrapAround) {
@@ -125,6 +214,8 @@ TEST(WideProducts, AllSizesOfATile) {
 TEST(WideProducts, OfOneRowAreLeftToLoops) {
   EXPECT_FALSE(run_as_interpreted({.rows = 1}, 1));
   EXPECT_FALSE(run_as_interpreted({.columns = 1}, 1));
+  EXPECT_FALSE(run_as_interpreted({.rows = 1, .pairing = Pairing::squares}, 1));
+  EXPECT_FALSE(run_as_interpreted({.depth = 1, .pairing = Pairing::farthest}, 1));
   EXPECT_FALSE(run_as_interpreted({.a = DType::f32, .b = DType::f32, .out = DType::f32}, 1));
 }
 
