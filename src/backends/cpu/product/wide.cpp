@@ -45,6 +45,7 @@ struct WideBlock {
   int64_t ldc;
   bool add;
   Pairing pairing;  // of doubles; of integers the product
+  bool root;        // sums of squares are complete and end in their square roots
 };
 
 // Elements (batch, i, k) of an operand for i in [i0, i1), k in [k0, k1), to dst[(k - k0)·width + i - i0]; zeros behind
@@ -88,17 +89,22 @@ HWY_INLINE void multiply_tile(const WideBlock<T>& t, int64_t begin) {
       for (int v = 0; v < vectors; ++v) sum[r][v] = paired<pairing>(x, column[v], sum[r][v]);
     }
   }
+  const auto ended = [&](auto x) __attribute__((always_inline)) {
+    if constexpr (pairing == Pairing::squares)
+      if (t.root) return hn::Sqrt(x);
+    return x;
+  };
   const int64_t last = t.columns - (vectors - 1) * lanes;  // elements of the last vector
 #pragma GCC unroll 8
   for (int r = 0; r < rows; ++r, c += t.ldc) {
 #pragma GCC unroll 4
     for (int v = 0; v + 1 < vectors; ++v) {
       T* to = c + v * lanes;
-      hn::StoreU(t.add ? merged<pairing>(hn::LoadU(d, to), sum[r][v]) : sum[r][v], d, to);
+      hn::StoreU(ended(t.add ? merged<pairing>(hn::LoadU(d, to), sum[r][v]) : sum[r][v]), d, to);
     }
     T* to = c + (vectors - 1) * lanes;
     const auto rest = sum[r][vectors - 1];
-    part::store(t.add ? merged<pairing>(part::load(to, last), rest) : rest, to, last);
+    part::store(ended(t.add ? merged<pairing>(part::load(to, last), rest) : rest), to, last);
   }
 }
 
@@ -361,6 +367,12 @@ int result_for_sums(const Kernel& rest, std::span<const Binding> args) {
   return static_cast<int>(arg);
 }
 
+// Whether what is made of the sums is their square roots and nothing else.
+bool is_root(const Kernel& rest) {
+  return rest.exprs.size() == 2 && rest.exprs[0].op == ExprOp::load && rest.exprs[1].op == ExprOp::sqrt &&
+         rest.stores[0].expr == 1;
+}
+
 template <class T>
 class WideStep final : public BoundStep {
  public:
@@ -381,7 +393,8 @@ class WideStep final : public BoundStep {
     const int result = result_for_sums(rest_kernel_, args);
     in_result_ = result >= 0;
     args_.push_back(in_result_ ? args_[static_cast<size_t>(result)] : nullptr);
-    if (!in_result_ || rest_kernel_.exprs.size() > 1) rest_.emplace(rest_kernel_, threads);
+    root_ = in_result_ && pairing_ == Pairing::squares && is_root(rest_kernel_);
+    if (!in_result_ || (rest_kernel_.exprs.size() > 1 && !root_)) rest_.emplace(rest_kernel_, threads);
     if (selected_ != SumOfProducts::none) exact_.emplace(kernel, threads);
     cut_in_blocks();
   }
@@ -437,7 +450,8 @@ class WideStep final : public BoundStep {
         const int64_t c = p * width_, columns = std::min(width_, columns_ - c);
         pack(b_, {batch, c, c + columns, k0, k1, width_}, panel);
         if (selected_ == SumOfProducts::of_a) expect_finite(panel, width_ * (k1 - k0));
-        multiply({a, panel, rows, columns, k1 - k0, sums + c, columns_, slice > 0, pairing_});
+        multiply(
+            {a, panel, rows, columns, k1 - k0, sums + c, columns_, slice > 0, pairing_, root_ && slice + 1 == slices_});
       }
     }
   }
@@ -464,6 +478,7 @@ class WideStep final : public BoundStep {
   Operand a_, b_;  // axes: batch, rows, depth; batch, columns, depth
   std::vector<void*> args_;
   bool in_result_ = false;      // the sums are, instead of in scratch
+  bool root_ = false;           // tiles end in what is made of the sums
   std::optional<Loops> rest_;   // where that is more than the sums in the result
   std::optional<Loops> exact_;  // the whole kernel, where a product that is not selected would be NaN
   std::atomic<bool> infinite_ = false;
