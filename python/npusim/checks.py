@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -188,8 +189,24 @@ def _reference(
 ) -> tuple[dict[str, np.ndarray], list[str]]:
     """Outputs by name, and the dtypes to which the reference rounds."""
     tensors = open_weights(weights)
-    results, dtypes = _core.evaluate_ir(program.sources[method], _values(program, method, inputs, tensors), tensors)
+    values = _values(program, method, inputs, tensors)
+    # States of other methods, which are weights in its IR.
+    shared = _shared(program, method)
+    infos = program.inputs(method)
+    own = [value for info, value in zip(infos, values, strict=True) if info.name not in shared]
+    if shared & inputs.keys():
+        named = {name: array_of(_core.get_tensor(tensors, name)) for name, _, _ in _core.entries(tensors)} if tensors else {}
+        named |= {info.name: array_of(v) for info, v in zip(infos, values, strict=True) if info.name in shared}
+        tensors = open_weights(named)
+    results, dtypes = _core.evaluate_ir(program.sources[method], own, tensors)
     return {info.name: array_of(r) for info, r in zip(program.outputs(method), results)}, dtypes
+
+
+def _shared(program: Program, method: str) -> set[str]:
+    _, path, text = program.sources[method]
+    ir = json.loads(text or Path(path).read_bytes())
+    taken = {tensor["name"] for tensor in ir["graph_inputs"]}
+    return {info.name for info in program.inputs(method) if info.state and info.role != "generator"} - taken
 
 
 def _values(program: Program, method: str, inputs: Mapping[str, Any], tensors: Any) -> list[Any]:

@@ -326,7 +326,7 @@ def _merged(one: Weights, other: Weights) -> Weights:
     for name in one.keys() & other.keys():
         where = f"weight '{name}'"
         a, b = as_array(one[name], where=where), as_array(other[name], where=where)
-        if a.ctypes.data != b.ctypes.data or a.shape != b.shape:
+        if (a.nbytes and a.ctypes.data != b.ctypes.data) or a.shape != b.shape:
             raise UsageError(f"weight {name} is one of two methods: export them from one model")
     return {**one, **other}
 

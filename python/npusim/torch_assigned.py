@@ -56,6 +56,7 @@ class Assigned(NamedTuple):
     where: str
     why: str  # it cannot be kept; "" where it can
     now: torch.Tensor | None
+    memory_of: str = ""  # the buffer whose memory it is given
 
 
 def check_assigned(model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], contents: Contents) -> None:
@@ -196,7 +197,8 @@ def _with_copies(
     shows old values. given: arguments, each with what is to be their value."""
     slots = _slots(held)
     found.clear()
-    found.update({slot.name: Assigned(slot.where, _why_not(slot), slot.now) for slot in slots if slot.assigned})
+    for slot in (slot for slot in slots if slot.assigned):
+        found[slot.name] = Assigned(slot.where, _why_not(slot), slot.now, _becomes_one_with(slot, slots))
     slots = [slot for slot in slots if not _is_anew(slot)]
     assigned = [slot for slot in slots if slot.assigned]
     problems = [Problem(slot.where, why) for slot in assigned if (why := _why_not(slot))]
@@ -399,6 +401,11 @@ def _that_would_be_one(slots: list[Slot]) -> list[Problem]:
             problems.append(Problem(slot.where, what))
             break
     return problems
+
+
+def _becomes_one_with(slot: Slot, slots: list[Slot]) -> str:
+    ones = (o for o in slots if o is not slot and _share(slot.now, o.now) and not _share(slot.before, o.before))
+    return next((other.name for other in ones), "")
 
 
 def _share(a: torch.Tensor | None, b: torch.Tensor | None) -> bool:

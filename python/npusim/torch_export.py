@@ -343,6 +343,7 @@ class _Writer:
         self.program = program
         self.shared = shared
         self.unkept = {name: one for name, one in assigned.items() if one.why}
+        self.aliases = {name: one.memory_of for name, one in assigned.items() if one.memory_of}
         self.name = name
         self.returned = returned  # what the signature says of forward()'s results, before numbers became tensors
         self.problems: list[Problem] = []
@@ -382,6 +383,8 @@ class _Writer:
             "constants": self.constants,
             "states": states,
         }
+        if aliases := {name: of for name, of in self.aliases.items() if name in states}:
+            ir["aliases"] = aliases
         structure = self.program.call_spec.out_spec
         given = self.arguments()
         return Exported(ir, self.values, arguments=given, structure=structure, leaves=leaves, made_for=made_for)

@@ -108,7 +108,7 @@ def check(forms, calls, seed):
                 np.testing.assert_allclose(value, want.numpy(), rtol=2e-5, atol=1e-5)
             for name, value in found.items():
                 if name.endswith("_next"):
-                    want = dict(eager.named_buffers())[name.removeprefix("s.").removesuffix("_next")]
+                    want = dict(eager.named_buffers(remove_duplicate=False))[name.removeprefix("s.").removesuffix("_next")]
                     np.testing.assert_allclose(value, want.numpy(), rtol=2e-5, atol=1e-5)
 
 
@@ -164,3 +164,88 @@ def test_states_can_be_given_and_reset():
     session.reset_states()
     assert session.run(x, method="read")["output_2"] == 3
     assert session.sibling().run(x, method="count")["output_0"] == 4
+
+
+@pytest.mark.parametrize("given", [False, True], ids=["as it begins", "given"])
+@pytest.mark.parametrize("form", [grow, count, read, look, apart])
+def test_verify(form, given):
+    kept, x = Kept(), torch.randn(4)
+    forms = {grow, count, assign, form}
+    program = npusim.compile({f.__name__: npusim.export(Method(kept, f), (x,)) for f in forms}, dtype="float32")
+    inputs = {"x": x}
+    if given:
+        wanted = {info.name: info for info in program.inputs(form.__name__) if info.state}
+        inputs |= {name: np.full(info.shape, 2, info.dtype) for name, info in wanted.items()}
+    assert npusim.verify(program, inputs, method=form.__name__).ok
+
+
+def become(s, x):
+    s.first = s.second
+    return x + 1
+
+
+def both(s, x):
+    s.first = s.second = x * 2
+    return x + 1
+
+
+def write_first(s, x):
+    s.first.add_(x)
+    return s.second * 1
+
+
+def write_second(s, x):
+    s.second[1:3] = 5
+    return s.first * 1
+
+
+def clone(s, x):
+    s.first = s.second.clone()
+    return x + 1
+
+
+def copy_over(s, x):
+    s.first.copy_(s.second)
+    return x + 1
+
+
+@pytest.mark.parametrize("writes", [write_first, write_second])
+@pytest.mark.parametrize("gives", [become, both, clone, copy_over])
+def test_two_buffers_that_become_one(gives, writes):
+    """Whoever writes into one of them then writes into both."""
+    if gives in (clone, copy_over):
+        return check([gives, writes, read], [writes, gives, writes, read, gives, writes], 3)
+    kept, x = Kept(), torch.randn(4)
+    methods = {f.__name__: npusim.export(Method(kept, f), (x,)) for f in (gives, writes)}
+    with pytest.raises(npusim.BadInputError, match="assign a clone"):
+        npusim.compile(methods)
+    check([gives, read, grow], [grow, gives, read, grow, read], 3)
+
+
+def test_a_text_beside_a_method_with_a_state():
+    """Whatever their order, with a mapping and without."""
+    transformers = pytest.importorskip("transformers")
+    sizes = {"vocab_size": 100, "hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4}
+    model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**sizes, intermediate_size=64)).eval()
+    text = npusim.export_llm(model, capacity=32, prefill=[16])
+
+    class Hits(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("hits", torch.tensor(0.0))
+
+        def forward(self, x):
+            self.hits.add_(1)
+            return x * self.hits
+
+    for given in (torch.ones(1, 3, 4), torch.ones(1, 3, dtype=torch.int64)):
+        other = npusim.export(Hits(), (given,))
+        texts = []
+        for methods in ({**text.methods, "hits": other}, {"hits": other, **text.methods}):
+            for how in ({"kv_map": text.kv_map}, {}):
+                program = npusim.compile(methods, dtype="float32", **how)
+                session = npusim.Session(program, {**text.weights, "hits": torch.tensor(0.0)})
+                assert session.run(given, method="hits")["output"].max() == 1
+                texts.append(npusim.generate(session, [1, 2, 3], max_new_tokens=8).tokens)
+                assert session.run(given, method="hits")["output"].max() == 2
+        assert all(one == texts[0] for one in texts)

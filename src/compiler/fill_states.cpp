@@ -170,6 +170,14 @@ std::string length_problem(const Mapping& mapping, const TensorType& from, const
   return "";
 }
 
+// Whether a mapping is about this method's states, by the first of them.
+bool has_states_of(const MethodGraph& method, const Mapping& mapping) {
+  const std::vector<size_t> states = states_of(method);
+  return mapping.entries.empty() || std::any_of(states.begin(), states.end(), [&](size_t state) {
+           return input_name(method, state) == mapping.entries[0].input;
+         });
+}
+
 std::vector<Pair> pair_by_mapping(const MethodGraph& prefill, const MethodGraph& decode, const Mapping& mapping,
                                   const std::string& path) {
   const Names outputs = output_names(prefill);
@@ -296,23 +304,21 @@ void fill_states(std::vector<MethodGraph>& methods, const JsonSource& kv_map, st
     return;
   }
   const std::string path = kv_map.path.empty() ? "KV mapping" : kv_map.path;
+  Mapping mapping = kv_map.given() ? read_mapping(kv_map, path) : Mapping{};
   const MethodGraph* decode = nullptr;
   std::vector<MethodGraph*> others, prefills;
   for (MethodGraph& method : methods) {
+    // Shapes say something of the caches of a text only.
+    if (!kv_map.given() && !takes_tokens(method.graph)) continue;
     if (states_of(method).empty())
       others.push_back(&method);
-    else if (!decode)
+    else if (!decode || (!has_states_of(*decode, mapping) && has_states_of(method, mapping)))
       decode = &method;
-  }
-  if (!kv_map.given() && decode) {  // shapes say something of the caches of a text only
-    if (!takes_tokens(decode->graph)) return;
-    std::erase_if(others, [](const MethodGraph* method) { return !takes_tokens(method->graph); });
   }
   if (!decode || others.empty()) {
     if (kv_map.given()) fail(ErrorKind::bad_input, "--kv-map: no method has states to fill, or every method has");
     return;
   }
-  Mapping mapping = kv_map.given() ? read_mapping(kv_map, path) : Mapping{};
   const std::vector<TensorType> types = state_types(*decode);
   // What has no such output is something else.
   for (MethodGraph* method : others) {

@@ -1,6 +1,7 @@
 // Weights that are states of another method.
 #include "compiler/share_states.h"
 
+#include <algorithm>
 #include <map>
 #include <numeric>
 #include <string_view>
@@ -26,11 +27,32 @@ std::map<std::string, State, std::less<>> states_by_name(const std::vector<Metho
   return states;
 }
 
+// Whatever writes into one of two that are one memory writes into both. A program has memory of its own for each.
+void refuse_aliases(const std::vector<MethodGraph>& methods) {
+  const auto changes = [](const MethodGraph& method, const std::string& name) {
+    return std::any_of(method.graph.outputs.begin(), method.graph.outputs.end(), [&](const GraphOutput& output) {
+      return output.next_of != no_value && value_of(method.graph, output.next_of).name == name;
+    });
+  };
+  for (const MethodGraph& method : methods)
+    for (const auto& alias : method.graph.aliases)
+      for (const MethodGraph& other : methods) {
+        const auto& own = other.graph.aliases;
+        if (&other == &method || std::find(own.begin(), own.end(), alias) != own.end()) continue;
+        for (const std::string& name : {alias.first, alias.second})
+          if (changes(other, name))
+            fail(ErrorKind::bad_input,
+                 "method '{}' gives '{}' the memory of '{}', and method '{}' changes '{}': assign a clone() of it",
+                 method.name, alias.first, alias.second, other.name, name);
+      }
+}
+
 }  // namespace
 
 void share_states(std::vector<MethodGraph>& methods) {
   const auto states = states_by_name(methods);
   if (states.empty()) return;
+  refuse_aliases(methods);
   for (MethodGraph& method : methods) {
     Graph& graph = method.graph;
     std::vector<ValueId> becomes(graph.values.size());

@@ -260,6 +260,29 @@ struct Reader {
     }
   }
 
+  // Which states are given the memory of which buffers. A buffer is an input, or a weight.
+  void aliases(IrDocument& document) {
+    const Json* map = member(document.root, {}, "aliases", false);
+    if (!map || map->is_null()) return;
+    const Path path{nullptr, "aliases"};
+    if (!map->is_object()) return expected(path, "an object", *map);
+    std::unordered_set<std::string_view> states;
+    for (const auto& [input, output] : document.states) states.insert(document.inputs[static_cast<size_t>(input)].name);
+    for (const auto& [name, value] : map->items()) {
+      const Path at{&path, name};
+      if (name.size() > most_name_bytes)
+        problems.bad(to_string(path), "expected a name, found {}", too_long(name));
+      else if (!value.is_string())
+        expected(at, "a buffer's name", value);
+      else if (const auto& of = value.get_ref<const std::string&>(); of.size() > most_name_bytes)
+        problems.bad(to_string(at), "expected a buffer's name, found {}", too_long(of));
+      else if (!states.contains(name))
+        problems.bad(to_string(at), "expected one of the graph's states");
+      else
+        document.aliases.emplace_back(name, of);
+    }
+  }
+
   static std::string names_of(const std::vector<IrTensor>& tensors) {
     constexpr size_t most = 8;
     std::string names;
@@ -321,6 +344,7 @@ IrDocument read_document(std::string_view json, Problems& problems) {
   reader.nodes(document);
   reader.constants(document);
   reader.states(document);
+  reader.aliases(document);
   return document;
 }
 

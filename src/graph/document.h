@@ -46,6 +46,7 @@ struct IrDocument {
   std::unordered_map<std::string_view, std::string_view> weight_names;  // placeholder to FQN
   std::unordered_map<std::string_view, IrConstant> constants;           // by FQN
   std::vector<std::pair<int, int>> states;  // positions of an input and of the output that is its next value
+  std::vector<std::pair<std::string, std::string>> aliases;  // a state, and the buffer whose memory it is given
 };
 
 // IR as JSON values, in which Python's NaN and Infinity are the strings "NaN", "Infinity" and "-Infinity": so are they

@@ -67,6 +67,7 @@ struct Graph {
   std::vector<Node> nodes;
   std::vector<ValueId> inputs;  // in IR order
   std::vector<GraphOutput> outputs;
+  std::vector<std::pair<std::string, std::string>> aliases;  // a state, and the buffer whose memory the model gives it
   // Of a loop that feeds itself: the input, among `inputs`, of one element that says where in the text it stands. Keys
   // and values behind it do not exist, whatever memory holds there.
   int position = -1;

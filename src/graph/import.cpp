@@ -75,6 +75,7 @@ class Importer {
       graph_.outputs.push_back({std::string(tensor.name), resolver_.output(tensor)});
     for (const auto& [input, output] : document_.states)
       graph_.outputs[static_cast<size_t>(output)].next_of = graph_.inputs[static_cast<size_t>(input)];
+    graph_.aliases = document_.aliases;
     report_unknown();
     if (notes_ && !problems_.count)
       for (const auto& [op, nodes] : calls_)
