@@ -405,7 +405,9 @@ class Session:
             plain = _by_position(takes, self.program.kept, len(inputs))
             if len(inputs) != len(plain):
                 names = ", ".join(info.name for info in plain) or "none"
-                raise UsageError(f"expected {len(plain)} inputs ({names}), found {len(inputs)}")
+                states = ", ".join(info.name for info in takes if info.state and info not in plain)
+                more = f"; by name a dict may give the states too: {states}" if states else ""
+                raise UsageError(f"expected {len(plain)} inputs ({names}), found {len(inputs)}{more}")
             named = {info.name: value for info, value in zip(plain, inputs)}
         problems: list[Problem] = []
         arrays: dict[str, Any] = {}

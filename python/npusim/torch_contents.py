@@ -209,4 +209,5 @@ def _shown(value: Any) -> str:
         return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
     if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
         return "a number that depends on values"
-    return f"a {type(value).__name__}"
+    kind = type(value).__name__
+    return f"a {kind} of {len(value)}" if isinstance(value, (list, tuple, dict, set)) else f"a {kind}"
