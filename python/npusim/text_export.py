@@ -263,6 +263,7 @@ def _export(model: Any, layers: int, arguments: tuple[Any, ...]) -> Exported:
         if name in read:
             continue
         del ir["states"][name]
+        ir.get("aliases", {}).pop(name, None)
         ir["graph_inputs"] = [tensor for tensor in ir["graph_inputs"] if tensor["name"] != name]
         ir["graph_outputs"] = [tensor for tensor in ir["graph_outputs"] if tensor["name"] != output]
         if isinstance(found.weights, Mapping):
