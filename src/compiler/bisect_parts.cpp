@@ -93,9 +93,11 @@ OpenedIr with_outputs(Json ir, const std::set<std::string>* only) {
 
 void name_producers(Json& ir) {
   std::set<std::string> weights;
-  for (const auto& [name, _] : ir.value("weight_name_mapping", Json::object()).items()) weights.insert(name);
-  for (const auto& [name, _] : ir.value("constants", Json::object()).items()) weights.insert(name);
-  for (const Json& weight : ir.value("weights", Json::array())) weights.insert(weight["name"].get<std::string>());
+  for (const char* key : {"weight_name_mapping", "constants"})
+    if (const auto named = ir.find(key); named != ir.end() && named->is_object())
+      for (auto one = named->begin(); one != named->end(); ++one) weights.insert(one.key());
+  if (const auto listed = ir.find("weights"); listed != ir.end())
+    for (const Json& weight : *listed) weights.insert(weight["name"].get<std::string>());
   std::map<std::string, std::pair<std::string, size_t>> makers;  // by tensor
   for (const Json& input : ir["graph_inputs"]) makers.emplace(input["name"], std::pair(input["name"], 0));
   for (const Json& node : ir["nodes"])
