@@ -236,14 +236,6 @@ std::vector<Coord> indices(KernelBuilder& k, const Shape& shape) {
   return at;
 }
 
-Kernel fill_kernel(const TensorType& rows, const TensorType& state) {
-  KernelBuilder k(rows.shape);
-  const int old = k.input(state);
-  const Ex x = k.load(k.input(rows), indices(k, rows.shape));
-  k.store(k.output(state, old), indices(k, rows.shape), x);
-  return k.finish("fill");
-}
-
 Kernel filled_kernel(const TensorType& rows, const TensorType& state) {
   KernelBuilder k(rows.shape);
   const Ex x = k.load(k.input(state), indices(k, rows.shape));
@@ -280,7 +272,7 @@ void fill(MethodGraph& prefill, const std::vector<Pair>& pairs, const MethodGrap
       seen = add_value(graph, name + "_rows", value_of(graph, value).type);
       add(node_name, filled_kernel(rows, type), {filled}, seen);
     }
-    add(node_name, fill_kernel(rows, type), {state, value}, filled);
+    add(node_name, update_kernel("fill", rows, type), {state, value}, filled);
     filled_outputs.emplace_back(output, filled);
   }
   const auto see = [&](ValueId& v) {

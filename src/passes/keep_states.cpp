@@ -1,20 +1,9 @@
 // What the IR calls the next value of an input is stored where that input lies.
-#include "kernel/builder.h"
 #include "passes/pass.h"
 #include "passes/states.h"
 
 namespace npusim {
 namespace {
-
-Kernel keep_kernel(const TensorType& type) {
-  KernelBuilder k(type.shape);
-  std::vector<Coord> at;
-  for (size_t d = 0; d < type.shape.size(); ++d) at.emplace_back(k.dim(static_cast<int>(d)));
-  const int old = k.input(type);
-  const Ex x = k.load(k.input(type), at);
-  k.store(k.output(type, old), at, x);
-  return k.finish("keep");
-}
 
 // Outputs that are not yet updates of the inputs whose next values they are.
 std::vector<size_t> outputs_to_keep(const Graph& graph) {
@@ -60,7 +49,7 @@ void keep_states(Graph& graph) {
     node.name = next.name;
     node.origins = origins_of(graph, next.value);
     node.device = device_of(graph, next.value);
-    node.kernel = std::make_shared<const Kernel>(keep_kernel(type));
+    node.kernel = std::make_shared<const Kernel>(update_kernel("keep", type, type));
     node.inputs = {next.next_of, next.value};
     node.outputs = {add_value(graph, next.name + "_kept", type)};
     next.value = node.outputs[0];

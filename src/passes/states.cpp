@@ -3,6 +3,8 @@
 
 #include <unordered_map>
 
+#include "kernel/builder.h"
+
 namespace npusim {
 
 std::vector<int> updates_of_inputs(const Graph& graph) {
@@ -22,6 +24,16 @@ std::vector<int> updates_of_inputs(const Graph& graph) {
     outputs.push_back(found == first.end() ? -1 : found->second);
   }
   return outputs;
+}
+
+Kernel update_kernel(const std::string& name, const TensorType& rows, const TensorType& state) {
+  KernelBuilder k(rows.shape);
+  std::vector<Coord> at;
+  for (size_t d = 0; d < rows.shape.size(); ++d) at.emplace_back(k.dim(static_cast<int>(d)));
+  const int old = k.input(state);
+  const Ex x = k.load(k.input(rows), at);
+  k.store(k.output(state, old), at, x);
+  return k.finish(name);
 }
 
 }  // namespace npusim
