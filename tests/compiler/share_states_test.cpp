@@ -54,7 +54,7 @@ std::string error_of(const std::vector<MethodSource>& sources) {
 
 std::vector<float> floats(std::span<const std::byte> bytes) {
   std::vector<float> values(bytes.size() / sizeof(float));
-  std::memcpy(values.data(), bytes.data(), bytes.size());
+  if (!values.empty()) std::memcpy(values.data(), bytes.data(), bytes.size());
   return values;
 }
 
