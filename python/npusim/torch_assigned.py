@@ -22,7 +22,8 @@ from .errors import Problem, UnsupportedError
 from .torch_aliases import ATEN, copied, memory_of, place_of, rebuilt, shows_twice
 from .torch_arithmetic import replaced
 from .torch_contents import Contents
-from .torch_kept import kept
+from .torch_dataclasses import called
+from .torch_kept import OWN, kept
 from .torch_told import place
 
 
@@ -72,7 +73,7 @@ def check_assigned(model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[s
         with torch.random.fork_rng(devices=[]), torch.no_grad():
             args, kwargs = copy.deepcopy((args, kwargs))
             contents.begin(args, kwargs)
-            output = torch.func.functional_call(model, buffers, args, kwargs)
+            output = called(torch.func.functional_call, model, buffers, args, kwargs)
     except Exception:  # torch.export ends there too, and says where
         return
     finally:
@@ -291,13 +292,53 @@ class _Gradients(TorchFunctionMode):
         return call(*args, **(kwargs or {}))
 
 
+def constant_written_at(model: torch.nn.Module, args: Any, kwargs: dict[str, Any]) -> tuple[str, str]:
+    """Which tensor that is neither a weight nor an argument, nor made by forward(), it changes first, by its name as an
+    attribute, and which line does; "" for what is not found. Found by running it, whatever that raises."""
+    held = _copies_of(model)
+    owned = [value for one in held for value in (*one.buffers.values(), *one.parameters.values())]
+    names = {
+        memory_of(value): _full(path, name)
+        for path, module in model.named_modules()
+        for name, attribute in vars(module).items()
+        if name not in OWN
+        for value in pytree.tree_leaves(attribute)
+        if isinstance(value, torch.Tensor)
+    }
+    with contextlib.suppress(Exception), _Writes([value for value in owned if value is not None], names) as writes:
+        _eager_run(model, args, kwargs, held)
+    return writes.found
+
+
+class _Writes(TorchFunctionMode):
+    """Finds the first write to a tensor that is neither one of these nor made while it watches."""
+
+    def __init__(self, owned: list[torch.Tensor], names: dict[int, str]) -> None:
+        super().__init__()
+        self.names = names
+        self.known = {memory_of(value): value for value in owned}  # kept alive, so that no other has the memory
+        self.found = "", ""
+
+    def __torch_function__(self, call: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        given = [value for value in pytree.tree_leaves((args, kwargs)) if isinstance(value, torch.Tensor)]
+        versions = [(value, _version(value)) for value in given if memory_of(value) not in self.known]
+        result = call(*args, **(kwargs or {}))
+        for value in (value for value, version in versions if _version(value) != version and not self.found[1]):
+            self.found = self.names.get(memory_of(value), ""), place()
+        constants = {memory_of(value) for value, _ in versions}
+        for made in pytree.tree_leaves(result):
+            if isinstance(made, torch.Tensor) and memory_of(made) not in constants:
+                self.known.setdefault(memory_of(made), made)
+        return result
+
+
 def _eager_run(model: torch.nn.Module, args: Any, kwargs: dict[str, Any], held: list[Held]) -> tuple[list[Any], list[Held]]:
     """What forward() gives and what is in all buffers then, beginning with these; and those that it leaves."""
     with kept(model), _own_kept(model), torch.no_grad(), warnings.catch_warnings(action="ignore"):
         torch.default_generator.manual_seed(0)
         _give(held)
         args, kwargs = copy.deepcopy((args, kwargs))
-        output = model(*args, **kwargs)
+        output = called(model, *args, **kwargs)
         return pytree.tree_leaves((output, dict(model.named_buffers(remove_duplicate=False)))), _held(model)
 
 

@@ -316,6 +316,7 @@ class _Compiled:
         self.weights: dict[int, list[str]] = {}
         self.constants: dict[str, torch.Tensor] = {}  # what the graph itself holds
         self.outputs: list[Any] = []  # what stands in the IR's: (names, the traced tensor), or a constant
+        self.same: dict[int, int] = {}  # outputs that are one tensor with an earlier one
         self.shared: dict[int, int] = {}  # memories of several outputs: how many bytes
         self.program = self.compile(self.ir(static))
         self.draws = any(info.role == "generator" for info in self.program.inputs())
@@ -379,9 +380,14 @@ class _Compiled:
         """The traced tensors are those of the graph that was given: they say where an output lies in memory."""
         outputs = []
         given = self.graph.graph.output_node().args[0]
+        first: dict[torch.fx.Node, int] = {}
         for position, (node, traced) in enumerate(zip(output.args[0], given, strict=True)):  # type: ignore[arg-type]
             if not isinstance(node, torch.fx.Node):
                 self.outputs.append(node)
+                continue
+            if first.setdefault(traced, position) != position:
+                self.same[position] = first[traced]
+                self.outputs.append(None)
                 continue
             found = ir.of.get(node)
             refs = [found.re, found.im] if isinstance(found, Complex) else [found]
@@ -432,7 +438,10 @@ class _Compiled:
             else out
             for out in self.outputs
         ]
-        return self.with_bases(results, memories)
+        results = self.with_bases(results, memories)
+        for position, first in self.same.items():
+            results[position] = results[first]
+        return results
 
     def run_session(self, arguments: Sequence[Any], seed: int | None, arrays: dict[str, Any]) -> dict[str, Any]:
         if self.session is None:

@@ -27,11 +27,11 @@ from .exported import Exported
 from .nested import Key, Leaf
 from .torch_aliases import CHANGED, WEIGHTS, memory_of, overlap, place_of, shows_twice, weight_of
 from .torch_arithmetic import numbers_followed
-from .torch_assigned import Assigned, assignments_kept, check_next_run, check_assigned, gradient_taken_at, raises_in_eager
+from .torch_assigned import Assigned, assignments_kept, check_assigned, check_next_run, constant_written_at, gradient_taken_at, raises_in_eager
 from .torch_branches import find_branches
 from .torch_contents import Contents, changed_text, held_twice
 from .torch_conversions import traced_with_forms
-from .torch_dataclasses import dataclasses_told
+from .torch_dataclasses import classes_told, paths_of, results_told, tell_structures
 from .torch_fixed import holding
 from .torch_given import moved_states
 from .torch_graph import Graph
@@ -98,12 +98,22 @@ def export(
     if args is not None and not isinstance(args, torch.Tensor):
         sequence("args", args, "a tuple of example arguments")
     given = dict(mapping("kwargs", {} if kwargs is None else kwargs, "example arguments by name"))
-    _check_examples(model, _tuple(args), given)
     if missing := [name for name in fixed if name not in given]:
         raise UsageError(f"fixed arguments are keywords in kwargs: there is no {', '.join(missing)}")
+    with classes_told((args, given), strict):
+        exported = _of_module(model, _tuple(args), given, strict, fixed)
+    for note in exported.notes:
+        warnings.warn(note, stacklevel=3)
+    return exported
+
+
+def _of_module(
+    model: torch.nn.Module, args: tuple[Any, ...], given: dict[str, Any], strict: bool, fixed: Sequence[str]
+) -> Exported:
+    _check_examples(model, args, given)
     held = {name: copy.deepcopy(given.pop(name)) for name in fixed}
-    twice = held_twice(model, _tuple(args), given)
-    args, given, shared = _apart(model, _tuple(args), given)
+    twice = held_twice(model, args, given)
+    args, given, shared = _apart(model, args, given)
 
     set_by_forward: dict[str, None] = {}
     drawn_from: dict[str, None] = {}
@@ -143,14 +153,14 @@ def export(
     notes = (trained, set_text(list(set_by_forward)), changed_text([*changed.values()], strict), drawn_text(list(drawn_from)))
     notes = (*notes, made_for_text(exported.made_for))
     exported.notes = [note for note in notes if note]
-    for note in exported.notes:
-        warnings.warn(note, stacklevel=3)
     return exported
 
 
 def _of_exported(program: torch.export.ExportedProgram) -> Exported:
     try:
-        exported = of_program(with_memory(program), "model")
+        with classes_told(()):
+            tell_structures(program)
+            exported = of_program(with_memory(program), "model")
     except GuessedWrong as error:
         raise _with_reason(error, ": what helps is npusim.export of the module, not of its program") from error
     except Error:
@@ -167,8 +177,8 @@ def _told(
     """The error of an export as npusim's."""
     followed = error.__cause__ if _asks_for_values(error) else None
     traced = any(frame.name == of_program.__name__ for frame in traceback.extract_tb(error.__traceback__))
-    raises, gradient = (functools.partial(one, model, args, kwargs) for one in (raises_in_eager, gradient_taken_at))
-    return told(error, type(model).__name__, followed, traced, raises, gradient, strict)
+    runs = raises_in_eager, gradient_taken_at, constant_written_at
+    return told(error, type(model).__name__, followed, traced, *(functools.partial(run, model, args, kwargs) for run in runs), strict)
 
 
 def _for_all_or_example(trace: Callable[[bool], Any]) -> Any:
@@ -226,11 +236,11 @@ def _tracing_of(
     assigned: dict[str, Assigned],
     contents: Contents,
 ) -> Iterator[None]:
-    told_of = dataclasses_told(model, args, kwargs, strict)
+    results = results_told(model, strict)
     data, assignments = data_known(model, strict), assignments_kept(model, strict, assigned, contents)
     followed = contextlib.nullcontext() if strict else numbers_followed()  # dynamo follows them itself
     known = holding(model, held, strict, packs, contents.names)
-    with torch.no_grad(), tracing(), followed, known, told_of, data, assignments, _without_graph():
+    with torch.no_grad(), tracing(), followed, results, known, data, assignments, _without_graph():
         yield
 
 
@@ -579,9 +589,7 @@ def _why_no_output(value: Any, found: Any) -> str:
 
 def output_names(spec: pytree.TreeSpec) -> list[str]:
     """A name for each leaf of a model's output."""
-    dummy = pytree.tree_unflatten(list(range(spec.num_leaves)), spec)
-    paths = [path for path, _ in pytree.tree_flatten_with_path(dummy)[0]]
-    keys = [[str(getattr(key, attr)) for key in path for attr in _KEYS if hasattr(key, attr)] for path in paths]
+    keys = [[str(getattr(key, attr)) for key in path for attr in _KEYS if hasattr(key, attr)] for path in paths_of(spec)]
     names = [".".join(key) for key in keys]
     if len(names) == 1 and (not names[0] or names[0].isdigit()):
         return ["output"]

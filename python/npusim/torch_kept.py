@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from .torch_dataclasses import registrations_kept
 from .torch_levels import levels_kept
 
 # What tracing changes, or what holds no values of a model.
@@ -347,6 +348,7 @@ def kept(model: torch.nn.Module) -> Iterator[Callable[[], list[str]]]:
     before = Kept(("", model))
     with torch.random.fork_rng(devices=[]), levels_kept():
         try:
-            yield before.changed
+            with registrations_kept(lambda: bool(before.changed())):
+                yield before.changed
         finally:
             before.put_back()

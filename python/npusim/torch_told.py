@@ -31,6 +31,13 @@ GRADIENTS = (
     'What helps: torch.compile(model, backend="npusim"), which leaves what takes gradients to eager PyTorch; or the gradient '
     "as a formula"
 )
+WRITES_CONSTANT = re.compile(r"Constant (\S+) is mutated in the forward method")
+UNKNOWN_CLASS = re.compile(
+    r"Found <class .* in output|Unsupported input type <|is not supported or pytree-flattenable|unrecognized type .* at output"
+)
+CLASSES = (
+    "What helps: a list, tuple, dict or dataclass in its place, or torch.utils._pytree.register_pytree_node(…) of the class before"
+)
 MOST_LINES = 4  # of an error whose first ones say that a reason follows
 # Where a number that a tensor holds is one of several indices that something is assigned to.
 PLACED = (
@@ -88,17 +95,21 @@ def told(
     traced: bool,
     raises: Callable[[], bool],
     gradient: Callable[[], str],
+    written: Callable[[], tuple[str, str]],
     strict: bool,
 ) -> Error:
     """An error of exporting a model as npusim's, which says whose it is and what to do. followed: the error that the model
     ends with where its branches and sizes are those of the example. traced: whether torch.export was done by then. raises:
     whether its forward() raises an error in eager PyTorch too. gradient: which line of the model takes a gradient, "" if
-    none does: neither way to trace follows that. strict: whether dynamo traced it."""
+    none does: neither way to trace follows that. written: which tensor forward() changes first that it holds and that is no buffer,
+    and which line does; "" where that is not known. strict: whether dynamo traced it."""
     frames = traceback.extract_tb(error.__traceback__)
     what, ours, at = what_of(error), _models(frames), _at(frames)
     apart = _ends_in_pytorch(frames)
     if ((traced and followed is None) or not any(_is_the_tracers(frame.filename) for frame in frames)) and not apart:
         return InternalError([Problem(f"model '{name}'", f"{what}, at {Path(frames[-1].filename).name}:{frames[-1].lineno}")])
+    if WRITES_CONSTANT.search(what if followed is None else what_of(followed)):
+        return UnsupportedError([Problem(f"model '{name}'", _writes_text(*written()))])
     taken = gradient()
     if taken and (not ours or taken == at.removeprefix(", at ")):
         reason = f"takes a gradient, at {taken}, which torch.export of PyTorch {_version()} does not trace: {what}. {GRADIENTS}"
@@ -115,6 +126,15 @@ def told(
     return UnsupportedError([Problem(f"model '{name}'", reason)])
 
 
+def _writes_text(held: str, at: str) -> str:
+    """That forward() changes a tensor which is no buffer. held: its name, as 'part.h'."""
+    which = f"'{held}'" if held else "a tensor"
+    found = f"changes {which} in place{f', at {at}' if at else ''}: torch.export of PyTorch {_version()} takes tensors that are no "
+    found += "buffers for constants"
+    made = held.rpartition(".")[2] or "…"
+    return f'{found}. What helps: a buffer, self.register_buffer("{made}", …) in the place of {f"self.{made} = …" if held else "it"}'
+
+
 def _version() -> str:
     return torch.__version__.partition("+")[0]
 
@@ -124,6 +144,8 @@ def _helps(error: Exception, frames: traceback.StackSummary, strict: bool) -> st
         return FOLLOWED
     if isinstance(error, IndexError) and "SymInt" in str(error):
         return PLACED
+    if UNKNOWN_CLASS.search(str(error)):
+        return CLASSES
     return HELPS.format("" if strict else "npusim.export(…, strict=True), ")
 
 

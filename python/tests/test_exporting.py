@@ -717,3 +717,58 @@ def test_classes_without_a_module_stay_as_they_were(names, within):
         npusim.export(model, (torch.ones(3),))
     assert not part.h.any() and not part.kept.any() and not part.held().any()
     assert part.calls == 0 and part.count.n == 0 and not part.count.seen
+
+
+class Plain(torch.nn.Module):
+    """Tensors that are no buffers, in an attribute, a list and a part."""
+
+    def __init__(self, write):
+        super().__init__()
+        self.h, self.held, self.write = torch.zeros(3), [torch.zeros(3)], write
+        self.part = torch.nn.Module()
+        self.part.g = torch.zeros(3)
+
+    def forward(self, x):
+        self.write(self, x)
+        return self.h * 2 + self.held[0] + self.part.g
+
+
+def write_and_branch(model, x):
+    if x.sum() > 0:
+        model.part.g.copy_(x)
+
+
+WRITES_TO_PLAIN = [
+    ("h", lambda m, x: m.h.mul_(0.5).add_(x)),
+    ("h", lambda m, x: m.h[1:].copy_(x[1:])),
+    ("h", lambda m, x: m.h.__setitem__(0, x[1])),
+    ("h", lambda m, x: torch.add(x, 1, out=m.h)),
+    ("held", lambda m, x: m.held[0].add_(x)),
+    ("part.g", lambda m, x: m.part.g.fill_(2)),
+    ("part.g", lambda m, x: torch._foreach_add_([m.part.g], 1)),
+    ("part.g", write_and_branch),
+]
+
+
+@pytest.mark.parametrize("strict", [False, True])
+@pytest.mark.parametrize(("name", "write"), WRITES_TO_PLAIN)
+def test_plain_tensors_that_are_changed_are_to_be_buffers(name, write, strict):
+    if strict and write is write_and_branch:
+        pytest.skip("dynamo ends at the branch")
+    with pytest.raises(npusim.UnsupportedError) as told:
+        npusim.export(Plain(write), (torch.ones(3),), strict=strict)
+    said = str(told.value)
+    assert f"changes '{name}' in place, at test_exporting.py:" in said and "another way" not in said and "fixed=" not in said
+    assert f'What helps: a buffer, self.register_buffer("{name.rpartition(".")[2]}", …)' in said and "strict=True" not in said
+
+
+class Strange:
+    def __init__(self, x):
+        self.x = x
+
+
+@pytest.mark.parametrize("strict", [False, True])
+@pytest.mark.parametrize(("forward", "given"), [(Strange, torch.ones(3)), (lambda x: x.x * 2, Strange(torch.ones(3)))])
+def test_classes_that_pytorch_does_not_know_are_to_be_registered(forward, given, strict):
+    with pytest.raises(npusim.UnsupportedError, match=r"What helps: a list, tuple, dict or dataclass in its place, or .*register_p"):
+        npusim.export(Calls(forward), (given,), strict=strict)

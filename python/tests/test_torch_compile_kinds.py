@@ -4,6 +4,7 @@ NPUSIM_COMPILE_KINDS=all tries each with and without gradients, of fixed and of 
 import itertools
 import logging
 import os
+import random
 
 import pytest
 
@@ -689,3 +690,42 @@ def test_arguments_that_share_in_a_later_call_of_what_checks_itself():
             ours, theirs = ([part.add_(1) for part in in_memory(begins)[:2]] for _ in range(2))
             for found, wanted in zip((*compiled(*ours), *ours), (*call(*theirs), *theirs), strict=True):
                 torch.testing.assert_close(found, wanted)
+
+
+WRITES = [
+    lambda e, x: e.add_(x),
+    lambda e, _: e.mul_(2.0),
+    lambda e, x: e.copy_(x),
+    lambda e, _: e.fill_(2.0),
+    lambda e, x: torch.sub(x, 1, out=e),
+    lambda e, _: e,
+    lambda e, _: e.view(-1),
+    lambda e, _: e.detach(),
+    lambda e, _: e.contiguous(),
+    lambda e, _: e[1:],
+    lambda e, _: e * 1,
+]
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_one_tensor_that_is_returned_twice_is_one(seed, caplog):
+    """As eager PyTorch and aot_eager have it, and views of one memory that are different tensors stay different."""
+    draw = random.Random(seed)
+    made = draw.choice([lambda x: torch.zeros(3), lambda x: x * 1, lambda x: torch.empty_like(x).copy_(x)])
+    steps = draw.choices(WRITES, k=draw.randint(2, 5))
+
+    def call(x):
+        e = made(x)
+        return [step(e, x) for step in steps] + [x * 2]
+
+    torch.compiler.reset()
+    x = torch.tensor([1.0, 2.0, 3.0])
+    with torch.no_grad():
+        found, expected = torch.compile(call, backend="npusim")(x), call(x)
+        ones = torch._dynamo.optimize("aot_eager")(call)(x)
+    assert all(map(torch.equal, found, expected)) and not said(caplog)
+    for outs in (found, ones):
+        assert [[a is b for a in outs] for b in outs] == [[a is b for a in expected] for b in expected]
+    for outs in (found, expected):
+        outs[0].add_(10)
+    assert all(map(torch.equal, found, expected))

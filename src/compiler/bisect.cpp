@@ -63,7 +63,11 @@ class Bisector {
       if (step.kernel != "transfer" && !step.nodes.empty() && seen.insert(step.nodes).second)
         found.parts.push_back({step.nodes, step.operators});
     tell("evaluate the reference");
-    name_producers(ir_);  // of what was compiled: it is well-formed
+    std::vector<std::string> written;  // weights
+    for (const TensorInfo& input : method_inputs(*program, "main")) written.push_back(input.name);
+    written.erase(written.begin(), written.begin() + static_cast<std::ptrdiff_t>(ir_["graph_inputs"].size()));
+    give_weights(ir_, written);  // of what was compiled: it is well-formed
+    name_producers(ir_);
     index_.emplace(ir_);
     const OpenedIr all = with_outputs(ir_, nullptr);
     const std::vector<HostTensor> expected = evaluate_ir(source_of(all.ir), inputs, weights_.get()).outputs;
@@ -72,7 +76,7 @@ class Bisector {
     for (size_t i = 0; i < inputs.size(); ++i) values_[names_of_inputs_[i]] = inputs[i];
     Session session(program, {.weights = weights_, .devices = devices_});
     const std::vector<HostTensor> outputs = run_session(session, inputs);
-    for (size_t i = 0; i < outputs.size(); ++i)
+    for (size_t i = 0; i < ir_["graph_outputs"].size(); ++i)
       found.outputs = std::max(found.outputs, distance(outputs[i], expected[i]));
     tell("compare step by step");
     compare_carried(found, inputs);

@@ -19,6 +19,9 @@ OpenedIr with_outputs(nlohmann::json ir, const std::set<std::string>* only);
 // Says of every operand that is no weight what makes it: a node, or the graph's input itself. An IR may name it alone.
 void name_producers(nlohmann::json& ir);
 
+// Makes inputs, the last, of weights: states of the program that it became, which its nodes write into.
+void give_weights(nlohmann::json& ir, const std::vector<std::string>& names);
+
 // What is found in an IR by name, so that its parts cost what they hold.
 struct IrIndex {
   explicit IrIndex(const nlohmann::json& ir);

@@ -210,6 +210,12 @@ CompileResult compile_for(const CodegenTarget& target, const std::vector<MethodS
                              {.notes = &result.notes, .find_plugin = find_aten_plugin});
     methods.push_back(std::move(method));
   }
+  const std::vector<Pass> passes = pipeline();
+  const auto after = [&](const auto& run) {
+    return std::find_if(passes.begin(), passes.end(), [&](const Pass& pass) { return pass.run == run; }) + 1;
+  };
+  const auto values = after(functionalize), kernels = after(check_constraints);
+  for (MethodGraph& method : methods) run_passes({passes.begin(), values}, method, context, options);
   share_states(methods);
   for (const MethodGraph& method : methods) check_ports(method, options.budget);
   choose_fallbacks(methods, options);
@@ -220,10 +226,7 @@ CompileResult compile_for(const CodegenTarget& target, const std::vector<MethodS
   }
   lap("import");
   stage("passes");
-  const std::vector<Pass> passes = pipeline();
-  const auto kernels =
-      std::find_if(passes.begin(), passes.end(), [](const Pass& pass) { return pass.run == check_constraints; }) + 1;
-  for (MethodGraph& method : methods) run_passes({passes.begin(), kernels}, method, context, options);
+  for (MethodGraph& method : methods) run_passes({values, kernels}, method, context, options);
   fill_states(methods, options.kv_map, result.notes);
   for (MethodGraph& method : methods) find_roles(method);
   if (options.text.value_or(methods.size() > 1)) add_text_methods(methods, result.notes);

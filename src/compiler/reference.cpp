@@ -8,6 +8,7 @@
 #include "base/cancel.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "compiler/share_states.h"
 #include "graph/import.h"
 #include "kernel/evaluate.h"
 #include "npusim/compiler.h"
@@ -127,18 +128,26 @@ std::vector<HostTensor> run_reference(const Graph& graph, const std::vector<Host
 }
 
 Evaluated evaluate_ir(const MethodSource& source, const std::vector<HostTensor>& inputs, const TensorSet* weights) {
-  const Graph graph = import_ir(source.json.empty() ? read_file(source.path) : source.json, source.path,
-                                {.find_plugin = find_aten_plugin});
-  std::vector<HostTensor> declared = inputs;
+  Graph graph = import_ir(source.json.empty() ? read_file(source.path) : source.json, source.path,
+                          {.find_plugin = find_aten_plugin});
   const bool draws = !graph.inputs.empty() && value_of(graph, graph.inputs.back()).generator;
+  const auto seed = static_cast<std::ptrdiff_t>(graph.inputs.size()) - 1,  // of the generator, if there is one
+      next_seed = static_cast<std::ptrdiff_t>(graph.outputs.size()) - 1;
+  PassContext context;
+  functionalize(graph, context);
+  raise_violations(context);
+  // Weights that the nodes write into are inputs where they are given as such.
+  if (inputs.size() > graph.inputs.size()) keep_written_weights(graph);
+  std::vector<HostTensor> declared = inputs;
   if (draws && declared.size() + 1 == graph.inputs.size())
-    declared.push_back(make_tensor(value_of(graph, graph.inputs.back()).type));
+    declared.insert(declared.begin() + seed,
+                    make_tensor(value_of(graph, graph.inputs[static_cast<size_t>(seed)]).type));
   check_inputs(graph, declared);
   for (size_t i = 0; i < declared.size(); ++i)
     if (const DType dtype = value_of(graph, graph.inputs[i]).type.dtype; declared[i].type.dtype != dtype)
-      declared[i] = convert_tensor(view_of(inputs[i]), dtype);
+      declared[i] = convert_tensor(view_of(declared[i]), dtype);
   Evaluated found{run_reference(graph, declared, weights), {}};
-  if (draws) found.outputs.pop_back();  // the generator's next state
+  if (draws) found.outputs.erase(found.outputs.begin() + next_seed);
   std::set<DType> dtypes;
   for (const Value& value : graph.values) dtypes.insert(value.type.dtype);
   found.dtypes.assign(dtypes.begin(), dtypes.end());

@@ -49,7 +49,20 @@ void refuse_aliases(const std::vector<MethodGraph>& methods) {
 
 }  // namespace
 
+void keep_written_weights(Graph& graph) {
+  for (const GraphOutput& output : graph.outputs) {
+    if (output.next_of == no_value || value_of(graph, output.next_of).source != ValueSource::weight) continue;
+    const Value weight = value_of(graph, output.next_of);
+    Value state;
+    state.name = weight.name, state.type = weight.type, state.source = ValueSource::input;
+    value_of(graph, output.next_of) = std::move(state);
+    rename_value(graph, output.next_of, weight.fqn);
+    graph.inputs.push_back(output.next_of);
+  }
+}
+
 void share_states(std::vector<MethodGraph>& methods) {
+  for (MethodGraph& method : methods) keep_written_weights(method.graph);
   const auto states = states_by_name(methods);
   if (states.empty()) return;
   refuse_aliases(methods);

@@ -11,4 +11,8 @@ namespace npusim {
 // and another method changes one of the two.
 void share_states(std::vector<MethodGraph>& methods);
 
+// A weight that the graph's own nodes write into (functionalize has made an output of what it became) becomes an input
+// called as the weight, the last.
+void keep_written_weights(Graph& graph);
+
 }  // namespace npusim

@@ -124,6 +124,15 @@ ValueId add_value(Graph& graph, std::string name, TensorType type) {
   return static_cast<ValueId>(graph.values.size()) - 1;
 }
 
+void rename_value(Graph& graph, ValueId id, const std::string& name) {
+  if (value_of(graph, id).name == name) return;
+  for (Value& other : graph.values)
+    if (other.name == name) other.name = unique_name(graph, name);
+  graph.names.erase(value_of(graph, id).name);
+  graph.names.try_emplace(name, 1);
+  value_of(graph, id).name = name;
+}
+
 ValueId add_constant(Graph& graph, std::string name, HostTensor tensor) {
   const ValueId id = add_value(graph, std::move(name), tensor.type);
   Value& value = value_of(graph, id);

@@ -51,10 +51,26 @@ class Functionalizer {
       for (size_t n = before; n < graph_.nodes.size(); ++n) graph_.nodes[n].origins = origins;
     }
     for (GraphOutput& output : graph_.outputs) output.value = memories_.read(output.value, "output " + output.name);
+    give_written_weights();
     compact(graph_, std::vector<bool>(graph_.nodes.size(), false), true);
   }
 
  private:
+  // What a weight became that nodes write into is one more output.
+  void give_written_weights() {
+    for (size_t v = 0, count = graph_.values.size(); v < count; ++v) {
+      if (graph_.values[v].source != ValueSource::weight) continue;
+      const auto weight = static_cast<ValueId>(v);
+      const std::string fqn = value_of(graph_, weight).fqn;
+      const ValueId next = memories_.read(weight, "weight " + fqn);
+      if (next == weight) continue;
+      std::string name = fqn + "_next";
+      const auto taken = [&](const GraphOutput& output) { return output.name == name; };
+      while (std::any_of(graph_.outputs.begin(), graph_.outputs.end(), taken)) name += "_";
+      graph_.outputs.push_back({.name = std::move(name), .value = next, .next_of = weight});
+    }
+  }
+
   // False where an operand cannot be read: then nothing is known of where the results are.
   bool read_operands(Node& node) {
     const size_t before = context_.violations.size();

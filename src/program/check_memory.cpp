@@ -102,7 +102,7 @@ class ArenaChecker {
       end = std::max<uint64_t>(end, b.offset + stored_bytes(b));
     }
     for (size_t d = 0; d < program_.devices.size(); ++d) {
-      const auto align = static_cast<uint64_t>(program_.devices[d].config.buffer_alignment_bytes);
+      const uint64_t align = buffer_alignment(program_.devices[d].config);
       const Arena& arena = method_.arenas[d];
       for (const bool local : {false, true}) {
         const uint64_t bytes = local ? arena.workspace_bytes : arena.bytes, end = reached[2 * d + local];

@@ -1,5 +1,6 @@
 // What a target's hardware rules are, as data: read from JSON, built in for each backend, overridden by the user.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <string>
 
@@ -24,5 +25,11 @@ struct TargetConfig {
   int64_t link_gb_s = 16;    // between the device's memory and the host's
   int64_t link_us = 10;      // what a transfer costs beside its bytes
 };
+
+// Of which buffers begin at multiples, in bytes: what the target asks for, and an element of any dtype at least.
+inline uint64_t buffer_alignment(const TargetConfig& config) {
+  constexpr int64_t widest = 8;
+  return static_cast<uint64_t>(std::max(config.buffer_alignment_bytes, widest));
+}
 
 }  // namespace npusim

@@ -30,8 +30,7 @@ void place_locals(Program& program, Method& method) {
   std::vector<uint64_t> base;
   for (size_t d = 0; d < method.arenas.size(); ++d) {
     Arena& arena = method.arenas[d];
-    constexpr int64_t widest = 16;  // an element
-    const auto align = static_cast<uint64_t>(std::max(program.devices[d].config.buffer_alignment_bytes, widest));
+    const uint64_t align = buffer_alignment(program.devices[d].config);
     base.push_back((arena.bytes + align - 1) / align * align);
     arena.workspace_bytes = 0;
   }

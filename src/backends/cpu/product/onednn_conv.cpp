@@ -5,10 +5,12 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <numeric>
 #include <optional>
 
 #include "backends/cpu/loops/loops.h"
+#include "backends/cpu/product/blocking.h"
 #include "backends/cpu/product/epilogue.h"
 #include "backends/cpu/product/nan_guard.h"
 #include "backends/cpu/product/onednn.h"
@@ -77,9 +79,10 @@ std::string fuse_epilogue(const Problem& p, ConvSpec& s, PrimitiveMemory& m) {
   return {};
 }
 
-// A copy of the image, stored with strides `from`, into dense channels last of type `to`.
-Kernel turn_image(const Kernel& kernel, const std::vector<int64_t>& extents, const std::vector<int64_t>& from,
-                  DType to) {
+// A copy of the image, stored with strides `from`, into dense channels last of type `to`, whose rows have room for
+// `pad` pixels before them and `row` in all.
+Kernel turn_image(const Kernel& kernel, const std::vector<int64_t>& extents, const std::vector<int64_t>& from, DType to,
+                  int64_t pad, int64_t row) {
   const Access& image = kernel.contraction->a;
   std::vector<size_t> order{0};  // [n, spatial…, channel]
   for (size_t d = 2; d < extents.size(); ++d) order.push_back(d);
@@ -89,7 +92,13 @@ Kernel turn_image(const Kernel& kernel, const std::vector<int64_t>& extents, con
     space.push_back(extents[d]);
     strides.push_back(from[d]);
   }
-  return dense_copy(kernel.args[static_cast<size_t>(image.arg)], image.offset, space, strides, to);
+  Kernel copy = dense_copy(kernel.args[static_cast<size_t>(image.arg)], image.offset, space, strides, to);
+  std::vector<int64_t> room = space;
+  room[room.size() - 2] = row;
+  copy.args[1].elements = element_count(room);
+  copy.stores[0].access.strides = row_major_strides(room);
+  copy.stores[0].access.offset = pad * space.back();
+  return copy;
 }
 
 // A convolution as oneDNN is asked for it, before anything is known about its epilogue.
@@ -99,8 +108,9 @@ struct Asked {
   std::vector<float> wide;     // the weight as f32, where it is not taken as it lies
   std::optional<Kernel> copy;  // or what copies it so in every run
   DType image_type = DType::f32;
-  int64_t elements = 1;         // what the windows span in memory; widened as a whole
-  std::vector<int64_t> turned;  // the image's strides, where the convolution gets a copy with channels last
+  int64_t elements = 1;           // what the windows span in memory; widened as a whole
+  std::vector<int64_t> turned;    // the image's strides, where the convolution gets a copy with channels last
+  std::optional<ConvSpec> piece;  // of a long row, with channels last and without padding
   std::string declined;
 };
 
@@ -175,6 +185,35 @@ void turn(Asked& asked) {
   spec.image_strides = dense;
 }
 
+// A row in pieces, one after the other: what oneDNN makes for one, and the time to make it, grow with its pixels (1 to
+// 4 KB and 4 us for each, 2.6). What a piece adds to would have to move with it.
+void cut(Asked& asked) {
+  constexpr int64_t most_pixels = 4096;
+  const ConvSpec& s = asked.spec;
+  const size_t last = s.output.size() - 1;
+  for (size_t d = 0; d < last; ++d)
+    if (s.input[d] != 1 || s.output[d] != 1 || s.kernel[d] != 1) return;
+  const auto is_whole = [](const std::vector<int64_t>& add) { return !add.empty(); };
+  if (s.output[last] <= most_pixels || s.dst_strides[1] != 1 ||
+      std::any_of(s.add_strides.begin(), s.add_strides.end(), is_whole))
+    return;
+  ConvSpec piece = s;
+  piece.batch = 1;
+  piece.output[last] = ceil_div(s.output[last], ceil_div(s.output[last], most_pixels));
+  piece.input[last] = (piece.output[last] - 1) * s.stride[last] + (s.kernel[last] - 1) * s.dilation[last] + 1;
+  piece.pad_low[last] = piece.pad_high[last] = 0;
+  piece.image_strides = dense_strides(tensor_extents(1, s.groups * s.in_channels, piece.input), true);
+  piece.dst_strides = dense_strides(tensor_extents(1, s.groups * s.out_channels, piece.output), true);
+  if ((s.pad_low[last] > 0 || s.pad_high[last] > 0) && asked.turned.empty()) asked.turned = s.image_strides;
+  asked.piece = std::move(piece);
+}
+
+// Pixels of a row as windows see it, with what pads it.
+int64_t padded_row(const ConvSpec& s) {
+  const int64_t windows = (s.output.back() - 1) * s.stride.back() + (s.kernel.back() - 1) * s.dilation.back() + 1;
+  return std::max(s.pad_low.back() + s.input.back(), windows);
+}
+
 class ConvStep final : public BoundStep {
  public:
   ConvStep(const Problem& p, const Asked& asked, std::unique_ptr<BoundPrimitive> conv, bool fused)
@@ -187,8 +226,12 @@ class ConvStep final : public BoundStep {
     elements_ = dtype_ == src && asked.turned.empty() ? 0 : asked.elements;
     if (!asked.turned.empty()) {
       const auto extents = tensor_extents(spec.batch, spec.groups * spec.in_channels, spec.input);
-      elements_ = element_count(extents);
-      turn_ = std::make_unique<Loops>(turn_image(p.kernel, extents, asked.turned, src), threads_);
+      const int64_t pad = asked.piece ? spec.pad_low.back() : 0;
+      row_ = asked.piece ? padded_row(spec) : spec.input.back();
+      const Kernel turn = turn_image(p.kernel, extents, asked.turned, src, pad, row_);
+      elements_ = turn.args[1].elements;
+      pads_ = row_ > spec.input.back();
+      turn_ = std::make_unique<Loops>(turn, threads_);
       turn_args_ = {p.args[static_cast<size_t>(image.arg)].data, nullptr};
     }
     const auto lines = [](int64_t elements, DType type) {
@@ -210,6 +253,7 @@ class ConvStep final : public BoundStep {
       loops_ = std::make_unique<Loops>(epilogue_.kernel, threads_);
     }
     scratch_bytes_ = src_bytes_ + weight_bytes_ + dst_bytes_ + conv_->scratch_bytes;
+    if (asked.piece) cut_rows(asked);
   }
 
   void set_scratch(void* scratch) override {
@@ -218,15 +262,17 @@ class ConvStep final : public BoundStep {
     if (loops_) epilogue_args_[static_cast<size_t>(epilogue_.leaf)] = dst;
     if (turn_) turn_args_[1] = scratch_;
     if (copy_) copy_args_[1] = weight;
-    conv_->rebind({.workspace = dst + dst_bytes_,
-                   .src = elements_ ? scratch_ : nullptr,
-                   .weight = copy_ ? weight : nullptr,
-                   .dst = loops_ ? dst : nullptr});
+    bound_ = {.workspace = dst + dst_bytes_,
+              .src = elements_ ? scratch_ : nullptr,
+              .weight = copy_ ? weight : nullptr,
+              .dst = loops_ ? dst : nullptr};
+    conv_->rebind(bound_);
   }
 
   void run() override {
     if (copy_) copy_->run(copy_args_.data());
     if (turn_) {
+      if (pads_) std::memset(scratch_, 0, src_bytes_);
       turn_->run(turn_args_.data());
     } else if (elements_) {
       on_threads(threads_, [this](int thread) {
@@ -235,26 +281,58 @@ class ConvStep final : public BoundStep {
               reinterpret_cast<float*>(scratch_) + begin);
       });
     }
-    conv_->run();
+    if (pieces_.empty()) conv_->run();
+    for (const Piece& piece : pieces_) {
+      BoundPrimitive::Scratch at = bound_;
+      at.src = (elements_ ? scratch_ : const_cast<std::byte*>(image_)) + piece.src;
+      at.dst = (loops_ ? static_cast<std::byte*>(bound_.dst) : result_) + piece.dst;
+      conv_->rebind(at);
+      conv_->run();
+    }
     if (loops_ && !loops_->run(epilogue_args_.data()))
       fail(ErrorKind::bad_input, "{}: {}", epilogue_.kernel.name, loops_->trap_message());
   }
 
   std::string describe() const override {
-    return fmt::format("conv {}{}{}", conv_->implementation(),
+    return fmt::format("conv {}{}{}{}", conv_->implementation(),
                        turn_       ? " turned"
                        : elements_ ? " widened"
                                    : "",
-                       loops_ ? " + epilogue" : "");
+                       pieces_.empty() ? "" : fmt::format(", {} pieces", pieces_.size()), loops_ ? " + epilogue" : "");
   }
 
  private:
+  // In bytes of the image and of the result.
+  struct Piece {
+    int64_t src, dst;
+  };
+  // The last piece ends where its row does: some of it may be done again.
+  void cut_rows(const Asked& asked) {
+    const ConvSpec& s = asked.spec;
+    result_ = static_cast<std::byte*>(asked.memory.dst);
+    const auto src = static_cast<int64_t>(dtype_size(s.types.operands)),
+               dst = static_cast<int64_t>(dtype_size(loops_ ? DType::f32 : s.types.dst));
+    const int64_t pixels = asked.piece->output.back(), step = s.groups * s.in_channels * s.stride.back();
+    const int64_t image = turn_ ? row_ * s.groups * s.in_channels : s.image_strides[0];
+    for (int64_t n = 0; n < s.batch; ++n)
+      for (int64_t x = 0; x < s.output.back(); x += pixels) {
+        const int64_t first = std::min(x, s.output.back() - pixels);
+        pieces_.push_back(
+            {(n * image + first * step) * src, (n * s.dst_strides[0] + first * s.groups * s.out_channels) * dst});
+      }
+  }
+
   std::shared_ptr<PrimitiveCache> cache_;
   std::unique_ptr<BoundPrimitive> conv_;
   int threads_;
   DType dtype_;
   const std::byte* image_;
-  int64_t elements_;  // of the image to widen
+  int64_t elements_;   // of the image to widen
+  int64_t row_ = 0;    // pixels of a row of the copy
+  bool pads_ = false;  // there is room around them
+  std::byte* result_ = nullptr;
+  std::vector<Piece> pieces_;  // none: all at once
+  BoundPrimitive::Scratch bound_;
   size_t src_bytes_ = 0, weight_bytes_ = 0, dst_bytes_ = 0;
   EpilogueKernel epilogue_;
   std::vector<void*> epilogue_args_;
@@ -264,7 +342,7 @@ class ConvStep final : public BoundStep {
 };
 
 MadePrimitive make_primitive(const Problem& p, const Asked& asked) {
-  return make_convolution(*p.context.primitives, asked.spec, asked.memory,
+  return make_convolution(*p.context.primitives, asked.piece ? *asked.piece : asked.spec, asked.memory,
                           asked.wide.empty() ? nullptr : asked.wide.data());
 }
 
@@ -297,12 +375,12 @@ Answer make_onednn_conv_step(Problem& p) {
   Asked sums = asked;
   if (std::string why = fuse_epilogue(p, asked.spec, asked.memory); !why.empty()) return decline(std::move(why));
   const bool channels_last = asked.spec.dst_strides[1] == 1;
-  if (channels_last) turn(asked);
+  if (channels_last) turn(asked), cut(asked);
   MadePrimitive conv = make_primitive(p, asked);
   const std::vector<int64_t>& kernel = asked.spec.kernel;
   if (!channels_last && conv.primitive && conv.primitive->by_products() &&
       std::any_of(kernel.begin(), kernel.end(), [](int64_t taps) { return taps > 1; })) {
-    ask_for_sums(sums);
+    ask_for_sums(sums), cut(sums);
     const MadePrimitive other = make_primitive(p, sums);
     if (other.primitive && !other.primitive->by_products())
       return decline("channels first, where oneDNN copies all windows: turning image and result costs less");
@@ -314,6 +392,7 @@ Answer make_onednn_sums_step(Problem& p) {
   Asked asked = ask(p);
   if (!asked.declined.empty()) return decline(std::move(asked.declined));
   ask_for_sums(asked);
+  cut(asked);
   MadePrimitive conv = make_primitive(p, asked);
   return make_step(p, asked, std::move(conv), false);
 }
