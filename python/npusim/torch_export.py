@@ -27,7 +27,15 @@ from .exported import Exported
 from .nested import Key, Leaf
 from .torch_aliases import CHANGED, WEIGHTS, memory_of, overlap, place_of, shows_twice, weight_of
 from .torch_arithmetic import numbers_followed
-from .torch_assigned import Assigned, assignments_kept, check_assigned, check_next_run, constant_written_at, gradient_taken_at, raises_in_eager
+from .torch_assigned import (
+    Assigned,
+    assignments_kept,
+    check_assigned,
+    check_next_run,
+    constant_written_at,
+    gradient_taken_at,
+    raises_in_eager,
+)
 from .torch_branches import find_branches
 from .torch_contents import Contents, changed_text, held_twice
 from .torch_conversions import traced_with_forms
@@ -177,8 +185,9 @@ def _told(
     """The error of an export as npusim's."""
     followed = error.__cause__ if _asks_for_values(error) else None
     traced = any(frame.name == of_program.__name__ for frame in traceback.extract_tb(error.__traceback__))
-    runs = raises_in_eager, gradient_taken_at, constant_written_at
-    return told(error, type(model).__name__, followed, traced, *(functools.partial(run, model, args, kwargs) for run in runs), strict)
+    asked = raises_in_eager, gradient_taken_at, constant_written_at
+    raises, gradient, written = (functools.partial(one, model, args, kwargs) for one in asked)
+    return told(error, type(model).__name__, followed, traced, raises, gradient, written, strict)
 
 
 def _for_all_or_example(trace: Callable[[bool], Any]) -> Any:

@@ -36,7 +36,8 @@ UNKNOWN_CLASS = re.compile(
     r"Found <class .* in output|Unsupported input type <|is not supported or pytree-flattenable|unrecognized type .* at output"
 )
 CLASSES = (
-    "What helps: a list, tuple, dict or dataclass in its place, or torch.utils._pytree.register_pytree_node(…) of the class before"
+    "What helps: a list, tuple, dict or dataclass in its place, or torch.utils._pytree.register_pytree_node(…) of the class "
+    "before"
 )
 MOST_LINES = 4  # of an error whose first ones say that a reason follows
 # Where a number that a tensor holds is one of several indices that something is assigned to.
@@ -101,8 +102,8 @@ def told(
     """An error of exporting a model as npusim's, which says whose it is and what to do. followed: the error that the model
     ends with where its branches and sizes are those of the example. traced: whether torch.export was done by then. raises:
     whether its forward() raises an error in eager PyTorch too. gradient: which line of the model takes a gradient, "" if
-    none does: neither way to trace follows that. written: which tensor forward() changes first that it holds and that is no buffer,
-    and which line does; "" where that is not known. strict: whether dynamo traced it."""
+    none does: neither way to trace follows that. written: which tensor that is no buffer forward() changes first, and which line
+    does; "" where that is not known. strict: whether dynamo traced it."""
     frames = traceback.extract_tb(error.__traceback__)
     what, ours, at = what_of(error), _models(frames), _at(frames)
     apart = _ends_in_pytorch(frames)
@@ -129,10 +130,11 @@ def told(
 def _writes_text(held: str, at: str) -> str:
     """That forward() changes a tensor which is no buffer. held: its name, as 'part.h'."""
     which = f"'{held}'" if held else "a tensor"
-    found = f"changes {which} in place{f', at {at}' if at else ''}: torch.export of PyTorch {_version()} takes tensors that are no "
-    found += "buffers for constants"
+    found = f"changes {which} in place{f', at {at}' if at else ''}: torch.export of PyTorch {_version()} takes tensors that are "
+    found += "no buffers for constants"
     made = held.rpartition(".")[2] or "…"
-    return f'{found}. What helps: a buffer, self.register_buffer("{made}", …) in the place of {f"self.{made} = …" if held else "it"}'
+    before = f"self.{made} = …" if held else "it"
+    return f'{found}. What helps: a buffer, self.register_buffer("{made}", …) in the place of {before}'
 
 
 def _version() -> str:

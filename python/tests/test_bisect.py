@@ -47,6 +47,37 @@ def test_bisect_of_a_model_with_states(tmp_path):
     assert found.ok and found.culprit is None, found
 
 
+class Cancels(torch.nn.Module):
+    """Sums whose values are about 0, beside others: what rounding leaves of them is as large as they are."""
+
+    def __init__(self, kind):
+        super().__init__()
+        self.kind = kind
+        self.norm = torch.nn.GroupNorm(4, 4)
+        self.layer = torch.nn.Linear(64, 64)
+
+    def forward(self, x):
+        centred = x - x.mean(1, keepdim=True)
+        whole = torch.cumsum(x, 1)
+        if self.kind == "product":
+            return whole + centred @ torch.ones(64, 1)
+        if self.kind == "sum":
+            return whole + centred.sum(1, keepdim=True)
+        if self.kind == "norm":
+            return whole + self.norm(x.reshape(-1, 4, 16)).mean(2).repeat(1, 16)
+        difference = self.layer(x) - (x @ self.layer.weight.t() + self.layer.bias)
+        return whole + difference * difference.sum(1, keepdim=True)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("kind", ["product", "sum", "norm", "difference"])
+def test_bisect_accuses_no_rounding_of_sums_that_cancel(kind, seed):
+    torch.manual_seed(seed)
+    x = torch.randn(4, 64)
+    found = npusim.bisect(npusim.compile(npusim.export(Cancels(kind), (x,)), dtype="float32"), {"x": x})
+    assert found.ok and found.outputs < 1e-5 and found.culprit is None, found
+
+
 def test_bisect_is_linear_in_the_nodes():
     class Many(torch.nn.Module):
         def forward(self, *given):

@@ -13,6 +13,7 @@ import npusim
 import pytest
 
 torch = pytest.importorskip("torch")
+from npusim.torch_dataclasses import classes_told
 from torch import nn
 from torch.utils import _pytree as pytree
 
@@ -109,7 +110,8 @@ class Changes(nn.Module):
 
 
 def places(given):
-    return {pytree.keystr(path): leaf for path, leaf in pytree.tree_flatten_with_path(given)[0]}
+    with classes_told(given):
+        return {pytree.keystr(path): leaf for path, leaf in pytree.tree_flatten_with_path(given)[0]}
 
 
 def left(before, now):
@@ -160,9 +162,8 @@ def check(make, statements, within):
     for _ in range(3):  # each with what the one before has left, where that has its shape
         now = copy.deepcopy(given)
         wanted = eager(X, now)
-        leaves, structure = pytree.tree_flatten(given)
-        at = [*places(given)]
-        arrays = {names[f"[1]{place}"]: leaf for place, leaf in zip(at, leaves, strict=True) if isinstance(leaf, torch.Tensor)}
+        leaves = places(given)
+        arrays = {names[f"[1]{place}"]: leaf for place, leaf in leaves.items() if isinstance(leaf, torch.Tensor)}
         found = session.run(arrays | {"x": X})
         torch.testing.assert_close(torch.from_numpy(found["output"]), wanted, msg=str(case))
         tensors, other = left(given, now)
@@ -173,7 +174,9 @@ def check(make, statements, within):
             assert name in found or not changed, (case, name)
             if name in found:
                 torch.testing.assert_close(torch.from_numpy(found[name]), value, msg=f"{case} {name}")
-        given = pytree.tree_unflatten([tensors.get(place, leaf) for place, leaf in zip(at, leaves, strict=True)], structure)
+        with classes_told(given):
+            structure = pytree.tree_structure(given)
+            given = pytree.tree_unflatten([tensors.get(place, leaf) for place, leaf in leaves.items()], structure)
 
 
 def place_of(leaf):

@@ -8,6 +8,9 @@
 
 namespace npusim {
 
+// Noise of float32 operands, some roundings of each: what sums in another order come to.
+void add_noise(DType dtype, std::vector<std::byte>& bytes);
+
 // Steps that are executed at once: a launch, or a step alone.
 struct ExecutedSteps {
   size_t first = 0, count = 1;

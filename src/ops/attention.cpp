@@ -46,7 +46,8 @@ Shape leading(const OpCall& call, bool grouped) {
   Shape shape = broadcast_shapes(broadcast_shapes(lead(q), lead(k)), lead(v));
   if (grouped) {
     const int64_t heads = q[q.size() - 3], key_heads = k[k.size() - 3];
-    if (key_heads < 1 || heads % key_heads != 0 || v[v.size() - 3] != key_heads) misfit(call);
+    const bool fits = key_heads < 1 ? heads == 0 : heads % key_heads == 0;
+    if (!fits || v[v.size() - 3] != key_heads) misfit(call);
     shape.push_back(heads);
   }
   return shape;
@@ -75,7 +76,7 @@ Attention attention_of(const OpCall& call, Lowering& lowering) {
   if (a.grouped) {
     const Shape& key = call.type("key").shape;
     const int64_t key_heads = key[key.size() - 3];
-    a.lead.back() /= key_heads;
+    a.lead.back() = key_heads < 1 ? 1 : a.lead.back() / key_heads;
     a.lead.insert(a.lead.end() - 1, key_heads);
   }
   a.compute = compute_dtype(

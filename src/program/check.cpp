@@ -8,6 +8,7 @@
 #include <set>
 #include <unordered_map>
 
+#include "base/cancel.h"
 #include "base/error.h"
 #include "kernel/facts/memory.h"
 #include "program/budget.h"
@@ -68,7 +69,7 @@ class ProgramChecker {
             constant.data.size());
     }
     for (size_t i = 0; i < program_.buffers.size(); ++i) buffer(i);
-    for (size_t i = 0; i < program_.kernels.size(); ++i) kernel(i);
+    for (size_t i = 0; i < program_.kernels.size(); ++i) check_cancelled(), kernel(i);
     for (const Choice& choice : program_.choices)
       for (const double ms : {choice.ms, choice.before_ms})
         if (!(ms >= 0 && std::isfinite(ms))) add("choice for '{}': expected milliseconds, found {}", choice.kernel, ms);
@@ -185,6 +186,7 @@ class ProgramChecker {
         add("{}: an arena of {} bytes and {} of workspace", list.where, arena.bytes, arena.workspace_bytes);
     }
     for (size_t i = 0; i < steps.size() && problems_.size() < max_problems; ++i) {
+      check_cancelled();
       const Step& step = steps[i];
       std::string problem = step.is_transfer() ? transfer(list, step) : kernel_step(list, step);
       if (problem.empty()) problem = named(step);

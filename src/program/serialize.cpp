@@ -5,6 +5,7 @@
 #include <cstring>
 #include <limits>
 
+#include "base/cancel.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/file_kind.h"
@@ -181,6 +182,7 @@ class Reader {
   template <typename T>
   requires std::is_class_v<T>
   void get(T& value) {
+    if constexpr (std::same_as<T, Kernel> || std::same_as<T, Step>) check_cancelled();
     const bool outer = named_;
     named_ = !is_compact<T>;
     const size_t found = named_ ? in_.map() : in_.array(), expected = field_count(value);

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "kernel/builder.h"
 #include "npusim/cancel.h"
+#include "npusim/program.h"
 #include "npusim/session.h"
 #include "program/program.h"
 
@@ -199,6 +200,29 @@ TEST(CancelledRuns, LeaveStatesOrSayThatTheyDoNot) {
     const CancelScope scope([&]() -> bool { throw Own("own"); });
     EXPECT_THROW(session.run("main"), Own);
     EXPECT_FALSE(session.states_are_torn());
+  }
+}
+
+// A load asks too, as often as it has steps at least, and whatever is said no to is no program.
+TEST(CancelledLoads, AtEachStep) {
+  std::mt19937 random(10);
+  const Chain chain = draw_chain(random);
+  const std::string bytes = serialize(*chain.program);
+  int asked = 0;
+  {
+    const CancelScope count([&] { return ++asked < 0; });
+    parse_program(bytes, "the program");
+  }
+  EXPECT_GE(asked, static_cast<int>(chain.updated.size()));
+  for (int k = 0; k < asked; ++k) {
+    int now = 0;
+    const CancelScope scope([&] { return now++ == k; });
+    try {
+      parse_program(bytes, "the program");
+      ADD_FAILURE() << "not cancelled at " << k;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::cancelled);
+    }
   }
 }
 

@@ -252,7 +252,7 @@ TEST(ContractionConv, FewChannels) {
   std::mt19937 random(5);
   const auto pick = [&](std::initializer_list<int64_t> choices) { return choices.begin()[random() % choices.size()]; };
   size_t own = 0;
-  for (int n = 0; n < 30; ++n) {
+  for (int n = 0; n < 60; ++n) {
     Case c{.batch = pick({1, 2}), .in_channels = pick({1, 2, 3}), .out_channels = pick({16, 32, 50, 64})};
     c.kernel = {pick({1, 2, 3, 7}), pick({2, 3, 5, 7})}, c.stride = {pick({1, 2, 3}), pick({1, 2, 3})};
     c.dilation = {pick({1, 2}), pick({1, 1, 2})};
