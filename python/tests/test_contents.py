@@ -123,9 +123,16 @@ def left(before, now):
             found[place] = b
         else:
             other |= type(a) is not type(b) or isinstance(a, torch.Tensor) or a != b
-    asked = [leaf.asked for one in (before, now) for leaf in pytree.tree_leaves(one, is_leaf=lambda v: isinstance(v, Cache)) if isinstance(leaf, Cache)]
-    orders = [[[*leaf] for leaf in pytree.tree_leaves(one, is_leaf=lambda v: isinstance(v, dict)) if isinstance(leaf, dict)] for one in (before, now)]
-    return found, other or len(set(asked)) > 1 or len(orders[0]) != len(orders[1])
+    asked = [[leaf.asked for leaf in those(one, Cache)] for one in (before, now)]
+    orders = [[[*leaf] for leaf in those(one, dict)] for one in (before, now)]
+    return found, other or len({*asked[0], *asked[1]}) > 1 or len(orders[0]) != len(orders[1])
+
+
+def those(given, kind):
+    """The outermost objects of a kind."""
+    with classes_told(given):
+        leaves = pytree.tree_leaves(given, is_leaf=lambda value: isinstance(value, kind))
+    return [leaf for leaf in leaves if isinstance(leaf, kind)]
 
 
 def exported(model, given, strict=False):

@@ -90,6 +90,10 @@ std::shared_ptr<const Program> compile_graph(const Graph& graph, const RunOption
   for (const Pass& pass : pipeline()) {
     if (pass.optional && !context.enabled(pass.name)) continue;
     pass.run(methods[0].graph, context);
+    // Here every run begins with the weights as they are given.
+    std::erase_if(methods[0].graph.outputs, [&](const GraphOutput& output) {
+      return output.next_of != no_value && value_of(methods[0].graph, output.next_of).source == ValueSource::weight;
+    });
     if (!context.violations.empty()) continue;  // the graph has holes: check_constraints ends the compilation
     for (const std::string& problem : check_graph(methods[0].graph))
       ADD_FAILURE() << "after " << pass.name << ": " << problem;
