@@ -163,5 +163,5 @@ def test_names_that_are_taken():
 
 def test_a_constant_is_refused():
     ir = model([node("add_", "aten.add_.Tensor", ["w", "x"])], ["add_"], constants={"w": {"data": [1, 2, 3], "dtype": "float32"}})
-    with pytest.raises(npusim.Error, match="node add_: writes in place into 'w', a constant"):
+    with pytest.raises(npusim.Error, match="constant 'w': nodes write into it in place"):
         npusim.compile(ir, dtype="float32")

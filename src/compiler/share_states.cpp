@@ -51,8 +51,11 @@ void refuse_aliases(const std::vector<MethodGraph>& methods) {
 
 void keep_written_weights(Graph& graph) {
   for (const GraphOutput& output : graph.outputs) {
-    if (output.next_of == no_value || value_of(graph, output.next_of).source != ValueSource::weight) continue;
+    if (output.next_of == no_value || value_of(graph, output.next_of).source == ValueSource::input) continue;
     const Value weight = value_of(graph, output.next_of);
+    if (weight.source == ValueSource::constant)
+      fail(ErrorKind::unsupported,
+           "constant '{}': nodes write into it in place, and every run begins with it: make it a weight", weight.fqn);
     Value state;
     state.name = weight.name, state.type = weight.type, state.source = ValueSource::input;
     value_of(graph, output.next_of) = std::move(state);

@@ -57,9 +57,9 @@ struct Node {
 struct GraphOutput {
   std::string name;  // the IR's, kept whatever the value becomes
   ValueId value = no_value;
-  Shape shape = {};            // set by lowering, which may make the value an alias of one of another shape
-  // The input, a state, whose next value it is, where the IR says so; after functionalize also a weight that nodes write
-  // into, which share_states makes one.
+  Shape shape = {};  // set by lowering, which may make the value an alias of one of another shape
+  // The input, a state, whose next value it is, where the IR says so; after functionalize also a weight or a constant
+  // that nodes write into, of which share_states makes one.
   ValueId next_of = no_value;
 };
 

@@ -56,10 +56,11 @@ class Functionalizer {
   }
 
  private:
-  // What a weight became that nodes write into is one more output.
+  // What a weight or a constant became that nodes write into is one more output.
   void give_written_weights() {
     for (size_t v = 0, count = graph_.values.size(); v < count; ++v) {
-      if (graph_.values[v].source != ValueSource::weight) continue;
+      const ValueSource source = graph_.values[v].source;
+      if (source != ValueSource::weight && source != ValueSource::constant) continue;
       const auto weight = static_cast<ValueId>(v);
       const std::string fqn = value_of(graph_, weight).fqn;
       const ValueId next = memories_.read(weight, "weight " + fqn);

@@ -52,10 +52,8 @@ Node move_node(const Graph& graph, const Shape& space, ValueId from, Strides fro
 
 Memories::Memories(Graph& graph, PassContext& context) : graph_(graph), context_(context) {
   for (size_t v = 0; v < graph.values.size(); ++v)
-    if (const ValueSource source = graph.values[v].source; source != ValueSource::node) {
+    if (graph.values[v].source != ValueSource::node)
       make_own(static_cast<ValueId>(v), {row_major(graph.values[v].type.shape), true});
-      memories_.back().constant = source == ValueSource::constant;
-    }
 }
 
 void Memories::add(ValueId v, Tensor tensor) {
@@ -171,9 +169,6 @@ void Memories::write(ValueId v, ValueId result, const std::string& writer) {
   if (!is_injective(at, shape(v)))
     refuse(writer,
            fmt::format("writes in place into '{}', which shows an element more than once", value_of(graph_, v).name));
-  if (memory.constant)
-    refuse(writer, fmt::format("writes in place into '{}', a constant, with which every run begins: make it a buffer",
-                               value_of(graph_, v).name));
   if (at.offset == 0 && element_count(shape(v)) == memory.elements && is_dense(at, shape(v))) {
     memory.holder = result;
     memory.order = at;

@@ -57,9 +57,8 @@ class Memories {
     ValueId holder = no_value;
     Strides order;
     int version = 0;
-    int32_t group = -1;     // of memories that may be one; -1: none
-    bool constant = false;  // every run begins with it
-    std::string lost;       // why its content is not known
+    int32_t group = -1;  // of memories that may be one; -1: none
+    std::string lost;    // why its content is not known
   };
 
   void add(ValueId v, Tensor tensor);

@@ -203,6 +203,10 @@ std::shared_ptr<const Program> compile_graph(const Graph& graph, const Way& way,
   for (const Pass& pass : pipeline()) {
     if (pass.optional && !context.enabled(pass.name)) continue;
     pass.run(methods[0].graph, context);
+    // Here every run begins with the weights as they are given.
+    std::erase_if(methods[0].graph.outputs, [&](const GraphOutput& output) {
+      return output.next_of != no_value && value_of(methods[0].graph, output.next_of).source != ValueSource::input;
+    });
     check(pass.name);
     if (way.away && pass.run == check_constraints) {
       send_some_away(methods[0].graph, way.away);
