@@ -112,3 +112,34 @@ def test_the_largest_of_a_bag_with_nan():
     indices = torch.tensor([0, 1, 2, 1, 2, 0])
     found = npusim.Session(npusim.compile(npusim.export(model, (indices,)), dtype="float32")).run(indices)
     assert np.array_equal(found["output"], model(indices).numpy(), equal_nan=True)
+
+
+class IsIn(torch.nn.Module):
+    """A number among the elements of a tensor in all forms."""
+
+    def __init__(self, number):
+        super().__init__()
+        self.number = number
+        self.register_buffer("tensor", torch.tensor(number))
+
+    def forward(self, x):
+        one, row = torch.tensor(self.number), torch.tensor([self.number])
+        return [torch.isin(e, x) for e in (self.number, one, row, self.tensor)] + [torch.isin(x, e) for e in (self.number, one)]
+
+
+# ATen compares with fewer than 10 test elements, and sorts more: the number is one of their dtype, or itself.
+@pytest.mark.parametrize("count", [1, 9, 10, 16, 17, 50])
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float32], ids=str)
+def test_a_number_among_integers(dtype, count):
+    torch.manual_seed(count)
+    x = torch.randint(0, 100, (count,)).to(dtype)
+    x[-1] = 255 if dtype == torch.uint8 else -1
+    for number in (-1, 255, 3, 2**16 - 1, 2**32 - 1, 0.5, -1.0, True):
+        model = IsIn(number)
+        try:
+            wanted = model(x)
+        except RuntimeError:  # PyTorch's
+            continue
+        found = npusim.Session(npusim.compile(npusim.export(model, (x,)), dtype="float32")).run(x)
+        for (name, result), want in zip(found.items(), wanted, strict=True):
+            np.testing.assert_array_equal(result, want.numpy(), err_msg=f"{number} {name}")

@@ -54,7 +54,8 @@ class Bisector {
     const auto program = compile_json(ir_, options_);
     if (options_.plan.given() || !options_.force_cpu.empty())
       on_cpu_ = parse_json_object(partition_plan(*program), "plan")["methods"]["main"]["cpu"];
-    found.tolerance = tolerance_ = tolerance.value_or(usual_tolerance(*program));
+    found.tolerance = tolerance.value_or(usual_tolerance(*program));
+    allows_noise_ = !tolerance;
     for (const TensorInfo& input : method_inputs(*program, "main"))
       if (input.role == "generator")
         fail(ErrorKind::unsupported, "the model draws random numbers: its parts, run alone, would draw others");
@@ -214,7 +215,7 @@ class Bisector {
       const std::vector<HostTensor> outputs = run_program(compile_json(ir, options), inputs);
       for (size_t i = 0; i < outputs.size(); ++i)
         part.isolated = std::max(part.isolated, distance(outputs[i], expected[i]));
-      if (part.isolated > tolerance_ && !is_beyond_noise(part.isolated, ir, inputs, expected)) return 0;
+      if (allows_noise_ && part.isolated > 0 && !is_beyond_noise(part.isolated, ir, inputs, expected)) return 0;
     } catch (const Error& error) {
       if (error.kind() == ErrorKind::cancelled) throw;
       part.problem = error.what();
@@ -311,7 +312,7 @@ class Bisector {
   std::string where_;
   CompileOptions options_;  // of the parts
   std::function<void(const std::string&)> progress_;
-  double tolerance_ = 0;
+  bool allows_noise_ = true;  // of parts on their own: no tolerance was given
   std::shared_ptr<const TensorSet> weights_;
   std::vector<std::shared_ptr<Backend>> devices_;  // none: those of the build
   Json ir_;

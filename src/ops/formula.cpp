@@ -20,11 +20,6 @@ std::optional<DType> combine(std::optional<DType> higher, std::optional<DType> l
   return higher;
 }
 
-DType scalar_dtype(const Attr& a) {
-  if (std::holds_alternative<bool>(a)) return DType::boolean;
-  return std::holds_alternative<int64_t>(a) ? DType::i64 : DType::f32;
-}
-
 // A number is converted like any operand, where the results are integers.
 int64_t wrapped(const OpCall& call, int64_t number) {
   return is_float(call.outputs[0].dtype) ? number : converted(number, common_dtype(call));
@@ -100,6 +95,11 @@ Ex stored_attr(KernelBuilder& kernel, const OpCall& call, std::string_view name,
   if (!fits || below || (wrapped != whole && !(dtype == DType::u8 && whole < 0 && whole > -256)))
     misfit(call.is_real(name) ? fmt::to_string(real) : fmt::to_string(whole));
   return kernel.integer(wrapped);
+}
+
+DType scalar_dtype(const Attr& a) {
+  if (std::holds_alternative<bool>(a)) return DType::boolean;
+  return std::holds_alternative<int64_t>(a) ? DType::i64 : DType::f32;
 }
 
 DType common_dtype(const OpCall& call) {

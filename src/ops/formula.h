@@ -36,6 +36,8 @@ Ex stored_attr(KernelBuilder& kernel, const OpCall& call, std::string_view name,
 // ATen's result type: of the tensors, then 0-d tensors, then scalars; a later class counts only when its category
 // (bool < integer < real) is higher. Every Scalar argument but `alpha` takes part.
 DType common_dtype(const OpCall& call);
+// Of a number as ATen makes a tensor of it.
+DType scalar_dtype(const Attr& number);
 // A value of dtype `from` in ATen's common dtype, to which ATen converts all operands first: integers that do not fit
 // wrap (beside a tensor of uint8, -2 is 254), and of a float64 scalar beside float32 a float32 is left.
 Ex converted(Ex x, DType from, DType common);

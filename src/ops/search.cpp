@@ -74,6 +74,16 @@ std::vector<TensorType> infer_isin(const OpCall& call) {
   return {{DType::boolean, tensor ? call.type("elements").shape : Shape{}}};
 }
 
+// ATen compares with each of a few test elements, in the dtype of a tensor beside a number; it sorts more of them
+// together with the elements, in the dtype of both as tensors.
+DType dtype_of_comparison(const OpCall& call, int64_t tests) {
+  const int number = call.op->schema.find("element");
+  constexpr int64_t sorted_from = 10;  // beside one element
+  if (tests < sorted_from || (number < 0 && !call.type("elements").shape.empty())) return common_dtype(call);
+  const DType own = number < 0 ? call.type("elements").dtype : scalar_dtype(call.attrs[static_cast<size_t>(number)]);
+  return promote_types(own, call.type("test_elements").dtype);
+}
+
 void lower_isin(const OpCall& call, Lowering& lowering) {
   const bool elements = call.op->schema.find("elements") >= 0, tests = call.op->schema.find("test_elements") >= 0;
   constexpr int64_t most_compared = 16;  // test elements; more of them are ordered
@@ -96,7 +106,7 @@ void lower_isin(const OpCall& call, Lowering& lowering) {
   const bool compares = tests && count <= most_compared;
   if (compares) space.push_back(count);
   OpKernel k(lowering, space, compares);
-  const DType common = common_dtype(call);
+  const DType common = dtype_of_comparison(call, count);
   auto number = [&](std::string_view arg) {
     if (is_float(common)) return k.round_to(k.number(call.number(arg), scalar_of(common)), common);
     return k.integer(converted(call.integer(arg), common));
