@@ -177,7 +177,7 @@ class Graph:
         for name in takes:
             if isinstance(given[name], (bool, int, float)):
                 like = torch.result_type(_as_meta(beside), given[name]) if beside else torch.tensor(given[name]).dtype
-                given[name] = self.constant(torch.tensor(given[name], dtype=like))
+                given[name] = self.constant(torch.tensor(given[name]).to(like))  # integers that do not fit wrap
         return arguments_of(op, given)
 
     def emit(self, name: str, op: torch._ops.OpOverload, *args: Any, **kwargs: Any) -> Any:
