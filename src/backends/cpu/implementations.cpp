@@ -14,6 +14,7 @@
 #include "backends/cpu/product/onednn.h"
 #include "backends/cpu/product/onednn_conv.h"
 #include "backends/cpu/product/onednn_matmul.h"
+#include "backends/cpu/product/planes.h"
 #include "backends/cpu/product/packed_weight.h"
 #include "backends/cpu/product/rows_in_place.h"
 #include "backends/cpu/product/side_by_side.h"
@@ -44,6 +45,7 @@ constexpr Implementation implementations[] = {
     {"depthwise", conv, make_depthwise_step},
     {"few channels", conv, make_few_channels_step},
     {"winograd", conv, make_winograd_step},
+    {"planes", conv, make_planes_step},
     {"onednn conv", conv, make_onednn_conv_step},
     {"onednn conv + epilogue", conv, make_onednn_sums_step},
     {"side by side", matmul, make_side_by_side_step},

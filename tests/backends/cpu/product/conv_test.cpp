@@ -118,6 +118,37 @@ TEST(ContractionConv, LongRows) {
   }
 }
 
+// Images of planes, whose rows hold tiles, and results of such.
+TEST(ContractionConv, Planes) {
+  const auto bias = [](KernelBuilder&, Ex x, Ex bias, Ex) { return max(x + bias, 0.0); };
+  const auto residual = [](KernelBuilder&, Ex x, Ex, Ex residual) { return x + residual; };
+  const auto wave = [](KernelBuilder&, Ex x, Ex bias, Ex residual) { return tanh(x + bias) + residual; };
+  std::mt19937 random(12);
+  const auto any = [&](std::initializer_list<int64_t> of) { return of.begin()[random() % of.size()]; };
+  int planes = 0;
+  for (int n = 0; n < 60; ++n) {
+    Case c{.batch = any({1, 2}), .in_channels = any({1, 3, 5, 9}), .out_channels = any({8, 9, 15, 16, 21})};
+    c.kernel = {any({2, 3, 5})}, c.stride = {1}, c.dilation = {any({1, 1, 2})}, c.pad = {any({0, 1, c.kernel[0] - 1})};
+    const int64_t reach = (c.kernel[0] - 1) * c.dilation[0];
+    c.input = {any({48, 49, 63, 64, 100, 150, 700}) + reach - 2 * c.pad[0]};
+    for (int64_t more = any({0, 1, 1, 2}); more > 0; --more) {
+      const int64_t taps = any({1, 2, 3});
+      c.kernel.insert(c.kernel.begin(), taps), c.stride.insert(c.stride.begin(), any({1, 2}));
+      c.dilation.insert(c.dilation.begin(), any({1, 2})), c.pad.insert(c.pad.begin(), any({0, taps - 1}));
+      c.input.insert(c.input.begin(), any({4, 5, 7}) + (taps - 1));
+    }
+    c.channels_last = false;
+    const Kernel kernel = n % 4 == 0   ? conv(c, plain)
+                          : n % 4 == 1 ? conv(c, bias)
+                          : n % 4 == 2 ? conv(c, residual)
+                                       : conv(c, wave);
+    const std::vector<int> constant = any({0, 1}) ? std::vector<int>{1, 2} : std::vector<int>{2};
+    check_contraction(kernel, constant);
+    planes += prepare(kernel, constant, make_context(1)).step->describe().starts_with("planes");
+  }
+  EXPECT_GT(planes, 20);
+}
+
 // Where oneDNN has no code of its own it multiplies matrices, and its epilogue added a residual at wrong addresses.
 TEST(ContractionConv, ResidualsOfRareGeometries) {
   for (bool last : {true, false})

@@ -1,0 +1,333 @@
+// Tiles of channels by pixels: a tap of the weight, one number for each channel, times neighbouring pixels of a plane.
+#include "backends/cpu/product/planes.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <utility>
+
+#include "backends/cpu/memory.h"
+#include "backends/cpu/product/blocking.h"
+#include "backends/cpu/product/finish.h"
+#include "backends/cpu/product/tile_end.h"
+#include "backends/cpu/vector_targets.h"
+#include "base/threads.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backends/cpu/product/planes.cpp"
+#include <hwy/foreach_target.h>
+
+#include "backends/cpu/product/tile_end-inl.h"
+
+#ifndef NPUSIM_PLANES
+#define NPUSIM_PLANES
+namespace npusim::cpu {
+
+struct PlanesTileShape {
+  int64_t channels = 0, pixels = 0;
+};
+
+// Pixels [0, pixels) of a row of the result, all channels. Tap k of pixel i is at patch[offsets[k] + i].
+struct PlanesPart {
+  const float* patch = nullptr;
+  const int64_t* offsets = nullptr;
+  int64_t taps = 0;
+  const float *weight = nullptr, *bias = nullptr;  // [tile of channels][tap][channel], [channel]
+  const std::byte* residual = nullptr;             // null: none
+  std::byte* out = nullptr;
+  int64_t channels = 0, pixels = 0;
+};
+
+}  // namespace npusim::cpu
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace npusim::cpu {
+namespace HWY_NAMESPACE {
+
+// Sums fill the registers but for a tap's operands.
+constexpr int tile_channels = HWY_TARGET == HWY_AVX3 ? 8 : 4, tile_vectors = 3;
+PlanesTileShape planes_tile_shape() { return {tile_channels, tile_vectors * finish_lanes}; }
+
+// One tile, whose last vector has `last` pixels. The patch has whole vectors.
+template <int channels, int vectors>
+void tile(const PlanesPart& p, const TileEnd& end, const float* HWY_RESTRICT patch, const float* HWY_RESTRICT weight,
+          const float* HWY_RESTRICT bias, const std::byte* residual, std::byte* out, int64_t last) {
+  const F f;
+  VF sum[channels][vectors];
+#pragma GCC unroll 8
+  for (int c = 0; c < channels; ++c)
+#pragma GCC unroll 3
+    for (int v = 0; v < vectors; ++v) sum[c][v] = hn::Set(f, bias[c]);
+#pragma GCC unroll 1
+  for (int64_t k = 0; k < p.taps; ++k, weight += channels) {
+    const float* at = patch + p.offsets[k];
+    VF x[vectors];
+#pragma GCC unroll 3
+    for (int v = 0; v < vectors; ++v) x[v] = hn::LoadU(f, at + v * finish_lanes);
+#pragma GCC unroll 8
+    for (int c = 0; c < channels; ++c) {
+      const VF w = hn::Set(f, weight[c]);
+#pragma GCC unroll 3
+      for (int v = 0; v < vectors; ++v) sum[c][v] = hn::MulAdd(w, x[v], sum[c][v]);
+    }
+  }
+  end_tile(sum, end, nullptr, residual, out, last);
+}
+
+using Tile = void (*)(const PlanesPart&, const TileEnd&, const float*, const float*, const float*, const std::byte*,
+                      std::byte*, int64_t);
+template <int vectors, int... c>
+constexpr std::array<Tile, sizeof...(c)> tiles_of(std::integer_sequence<int, c...>) {
+  return {tile<c + 1, vectors>...};
+}
+template <int... v>
+constexpr std::array<std::array<Tile, tile_channels>, sizeof...(v)> all_tiles(std::integer_sequence<int, v...>) {
+  return {tiles_of<v + 1>(std::make_integer_sequence<int, tile_channels>())...};
+}
+
+// Channels of a tile after the other, each with all pixels: the weight of one stays near.
+void multiply_planes(const PlanesPart& p, const TileEnd& end) {
+  static constexpr auto tiles = all_tiles(std::make_integer_sequence<int, tile_vectors>());
+  const auto size = static_cast<int64_t>(dtype_size(end.dtype));
+  const int64_t vectors = (p.pixels + finish_lanes - 1) / finish_lanes,
+                groups = (vectors + tile_vectors - 1) / tile_vectors;
+  const int64_t blocks = (p.channels + tile_channels - 1) / tile_channels;
+  for (int64_t i = 0, c0 = 0, c1 = 0; i < blocks; ++i, c0 = c1) {
+    c1 = p.channels * (i + 1) / blocks;
+    for (int64_t g = 0, v0 = 0, v1 = 0; g < groups; ++g, v0 = v1) {
+      v1 = vectors * (g + 1) / groups;
+      const int64_t x = v0 * finish_lanes, last = std::min(finish_lanes, p.pixels - (v1 - 1) * finish_lanes);
+      tiles[static_cast<size_t>(v1 - v0 - 1)][static_cast<size_t>(c1 - c0 - 1)](
+          p, end, p.patch + x, p.weight + c0 * p.taps, p.bias + c0,
+          p.residual ? p.residual + (c0 * end.residual_stride + x) * size : nullptr,
+          p.out + (c0 * end.out_stride + x) * size, last);
+    }
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace npusim::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace npusim::cpu {
+HWY_EXPORT(planes_tile_shape);
+HWY_EXPORT(multiply_planes);
+
+namespace {
+
+constexpr int64_t patch_floats = 32768;  // of what a block of pixels sees, which stays in L2
+
+int64_t lines_of(const ConvWindows& spec) {  // of a channel, that a row of windows sees
+  int64_t lines = 1;
+  for (size_t d = 0; d + 1 < spec.kernel.size(); ++d) lines *= spec.kernel[d];
+  return lines;
+}
+
+// In how many blocks the pixels of a row are done.
+int64_t blocks_of_row(const ConvWindows& spec, const PlanesTileShape& tile) {
+  const int64_t fitting = patch_floats / (spec.in_channels * lines_of(spec)) / tile.pixels * tile.pixels;
+  return ceil_div(spec.output.back(), std::max(tile.pixels, fitting));
+}
+
+// Cycles for each pixel, roughly: lines are copied, and lanes behind the last pixel stay idle, where oneDNN gets the
+// image turned and gives its result to be turned again.
+bool is_cheaper(const ConvWindows& spec, const PlanesTileShape& tile) {
+  const auto lanes = static_cast<double>(tile.pixels) / 3;
+  const double pixels = static_cast<double>(spec.output.back()) / static_cast<double>(blocks_of_row(spec, tile));
+  const double idle = std::ceil(pixels / lanes) * lanes / pixels - 1;
+  const auto in = static_cast<double>(spec.in_channels * lines_of(spec)), out = static_cast<double>(spec.out_channels);
+  const double products = in * static_cast<double>(spec.kernel.back()) * out / (2 * lanes);
+  return 0.75 * in + products * idle < 1.6 * (static_cast<double>(spec.in_channels) + out);
+}
+
+// The bias along the channels with which an epilogue begins: its access, and the other operations.
+struct Ending {
+  const Access* bias = nullptr;
+  std::vector<EpilogueOp> others;
+};
+Ending split_bias(const Problem& p) {
+  Ending ending{nullptr, *p.chain};
+  const Kernel& k = p.kernel;
+  if (ending.others.empty() || ending.others[0].add < 0) return ending;
+  const Access& access = k.accesses[static_cast<size_t>(ending.others[0].add)];
+  bool along_channels =
+      access.guards.empty() && access.terms.empty() && k.args[static_cast<size_t>(access.arg)].dtype == DType::f32;
+  for (size_t d = 0; d < k.space.size(); ++d)
+    along_channels = along_channels && (d == 2 || k.space[d] == 1 || access.strides[d] == 0);
+  if (!along_channels) return ending;
+  ending.bias = &access;
+  ending.others.erase(ending.others.begin());
+  return ending;
+}
+
+class PlanesStep final : public BoundStep {
+ public:
+  PlanesStep(const Problem& p, std::vector<Finish> finishes, const Access* bias)
+      : threads_(usable_threads(p.kernel, p.context)),
+        spec_(p.conv.spec),
+        finishes_(std::move(finishes)),
+        end_(tile_end(finishes_[0])),
+        constant_(p.conv.constant) {
+    const auto at = [&](const Access& access) {
+      return static_cast<const float*>(p.args[static_cast<size_t>(access.arg)].data) + access.offset;
+    };
+    image_ = at(p.kernel.contraction->a), weight_ = at(p.kernel.contraction->b);
+    if (bias) bias_ = at(*bias), bias_step_ = spec_.out_channels > 1 ? bias->strides[2] : 0;
+    tile_ = HWY_DYNAMIC_DISPATCH(planes_tile_shape)();
+    const size_t last = spec_.output.size() - 1;
+    width_ = spec_.output[last];
+    for (size_t d = 0; d < last; ++d) rows_ *= spec_.output[d];
+    lines_ = lines_of(spec_), blocks_ = blocks_of_row(spec_, tile_);
+    reach_ = (spec_.kernel[last] - 1) * spec_.dilation[last];
+    const int64_t lines = spec_.in_channels * lines_;
+    // Whole vectors behind the last pixel, and a line more where lines would share cache sets.
+    line_floats_ = ceil_div(ceil_div(width_, blocks_) + reach_ + 16, 16) * 16 | 16;
+    for (int64_t line = 0; line < lines; ++line)
+      for (int64_t x = 0; x < spec_.kernel[last]; ++x)
+        offsets_.push_back(line * line_floats_ + x * spec_.dilation[last]);
+    packed_floats_ = ceil_div(spec_.out_channels * static_cast<int64_t>(offsets_.size() + 1), 16) * 16;
+    if (constant_) {
+      constant_packed_ = aligned_bytes(static_cast<size_t>(packed_floats_) * 4, true);
+      pack(reinterpret_cast<float*>(constant_packed_.get()));
+    }
+    scratch_bytes_ = static_cast<size_t>(threads_ * patch_size() + (constant_ ? 0 : packed_floats_)) * 4;
+  }
+
+  void run() override {
+    float* packed =
+        reinterpret_cast<float*>(constant_ ? constant_packed_.get() : scratch_ + threads_ * patch_size() * 4);
+    if (!constant_) pack(packed);
+    on_threads(threads_, [&](int thread) {
+      const int64_t all = spec_.batch * rows_ * blocks_;
+      for (int64_t i = all * thread / threads_; i < all * (thread + 1) / threads_; ++i) block(i, packed, thread);
+    });
+  }
+
+  std::string describe() const override {
+    return fmt::format("planes {} taps of {} to {} channels", lines_ * spec_.kernel.back(), spec_.in_channels,
+                       spec_.out_channels);
+  }
+
+ private:
+  int64_t patch_size() const { return spec_.in_channels * lines_ * line_floats_; }
+
+  // [tile of channels][tap][channel], and the bias behind.
+  void pack(float* to) const {
+    const auto taps = static_cast<int64_t>(offsets_.size());
+    const int64_t blocks = ceil_div(spec_.out_channels, tile_.channels);
+    float* bias = to + spec_.out_channels * taps;
+    for (int64_t i = 0; i < blocks; ++i) {
+      const int64_t c0 = spec_.out_channels * i / blocks, c1 = spec_.out_channels * (i + 1) / blocks;
+      for (int64_t k = 0; k < taps; ++k)
+        for (int64_t c = c0; c < c1; ++c) *to++ = weight_[weight_at(c, k)];
+    }
+    for (int64_t c = 0; c < spec_.out_channels; ++c) bias[c] = bias_ ? bias_[c * bias_step_] : 0;
+  }
+  int64_t weight_at(int64_t channel, int64_t tap) const {
+    const size_t dims = spec_.kernel.size();
+    int64_t at = channel * spec_.weight_strides[1];
+    for (size_t d = dims; d-- > 0; tap /= spec_.kernel[d]) at += tap % spec_.kernel[d] * spec_.weight_strides[3 + d];
+    return at + tap * spec_.weight_strides[2];
+  }
+
+  // Some pixels of a row of the result.
+  void block(int64_t i, const float* packed, int thread) const {
+    const int64_t x0 = width_ * (i % blocks_) / blocks_, x1 = width_ * (i % blocks_ + 1) / blocks_;
+    const int64_t row = i / blocks_ % rows_, n = i / blocks_ / rows_;
+    float* patch = reinterpret_cast<float*>(scratch_) + thread * patch_size();
+    fill(patch, n, row, x0, x1 - x0);
+    const Finish& finish = finishes_[static_cast<size_t>(n)];
+    const auto taps = static_cast<int64_t>(offsets_.size());
+    const int64_t pixel = row * width_ + x0;
+    HWY_DYNAMIC_DISPATCH(multiply_planes)
+    ({.patch = patch,
+      .offsets = offsets_.data(),
+      .taps = taps,
+      .weight = packed,
+      .bias = packed + spec_.out_channels * taps,
+      .residual = finish.residual.data ? finish.residual.at(0, pixel) : nullptr,
+      .out = finish.out.at(0, pixel),
+      .channels = spec_.out_channels,
+      .pixels = x1 - x0},
+     end_);
+  }
+
+  // What the windows of these pixels see: [channel, line of taps][column], with zeros beside the image.
+  void fill(float* patch, int64_t n, int64_t row, int64_t x0, int64_t pixels) const {
+    const size_t last = spec_.output.size() - 1;
+    const int64_t first = x0 - spec_.pad_low[last], count = pixels + reach_;
+    const int64_t begin = std::clamp<int64_t>(-first, 0, count),
+                  end = std::clamp(spec_.input[last] - first, begin, count);
+    for (int64_t line = 0; line < lines_; ++line) {
+      int64_t at = n * spec_.image_strides[0] + first, tap = line, y = row;
+      bool inside = true;
+      for (size_t d = last; d-- > 0; tap /= spec_.kernel[d], y /= spec_.output[d]) {
+        const int64_t index =
+            y % spec_.output[d] * spec_.stride[d] - spec_.pad_low[d] + tap % spec_.kernel[d] * spec_.dilation[d];
+        inside = inside && index >= 0 && index < spec_.input[d];
+        at += index * spec_.image_strides[2 + d];
+      }
+      const int64_t from = inside ? begin : 0, to = inside ? end : 0;
+      float* room = patch + line * line_floats_;
+      for (int64_t c = 0; c < spec_.in_channels; ++c, at += spec_.image_strides[1], room += lines_ * line_floats_) {
+        std::fill_n(room, from, 0.0f);
+        std::copy_n(image_ + at + from, to - from, room + from);
+        std::fill(room + to, room + line_floats_, 0.0f);
+      }
+    }
+  }
+
+  int threads_;
+  ConvWindows spec_;
+  std::vector<Finish> finishes_;  // of the images: [channel][pixel]
+  TileEnd end_;
+  bool constant_;
+  PlanesTileShape tile_;
+  const float *image_ = nullptr, *weight_ = nullptr, *bias_ = nullptr;
+  int64_t bias_step_ = 0;
+  int64_t width_ = 0, rows_ = 1, lines_ = 1;  // pixels of a row; rows of a plane; rows of a window
+  int64_t reach_ = 0, blocks_ = 1, line_floats_ = 0, packed_floats_ = 0;
+  std::vector<int64_t> offsets_;  // of the taps in a patch
+  std::shared_ptr<std::byte> constant_packed_;
+};
+
+}  // namespace
+
+Answer make_planes_step(Problem& p) {
+  if (!p.conv.declined.empty()) return decline(p.conv.declined);
+  const ConvWindows& spec = p.conv.spec;
+  if (spec.groups > 1) return decline(fmt::format("{} groups", spec.groups));
+  for (const Access* access : {&p.kernel.contraction->a, &p.kernel.contraction->b})
+    if (const DType type = p.kernel.args[static_cast<size_t>(access->arg)].dtype; type != DType::f32)
+      return decline(fmt::format("an operand of {}", dtype_name(type)));
+  if (spec.image_strides.back() != 1 && spec.input.back() > 1) return decline("pixels that do not lie side by side");
+  if (spec.stride.back() != 1) return decline(fmt::format("windows that are {} pixels apart", spec.stride.back()));
+  if (std::all_of(spec.kernel.begin(), spec.kernel.end(), [](int64_t taps) { return taps == 1; }))
+    return decline("windows of one pixel");
+  const PlanesTileShape tile = HWY_DYNAMIC_DISPATCH(planes_tile_shape)();
+  if (spec.out_channels < tile.channels) return decline(fmt::format("{} channels of the result", spec.out_channels));
+  if (spec.output.back() < tile.pixels) return decline(fmt::format("rows of {} pixels", spec.output.back()));
+  if (spec.in_channels * lines_of(spec) * tile.pixels > patch_floats)
+    return decline("windows that see more than L2 holds");
+  if (!is_cheaper(spec, tile)) return decline("turning image and result costs less");
+  if (!p.chain) return decline(no_chain(p.kernel));
+  Ending ending = split_bias(p);
+  std::vector<int> pixels;
+  for (size_t d = 3; d < p.kernel.space.size(); ++d) pixels.push_back(static_cast<int>(d));
+  const ProductAxes axes{
+      make_axis(p.kernel.space, {0, 1}), make_axis(p.kernel.space, {2}), make_axis(p.kernel.space, pixels), {}};
+  std::vector<Finish> finishes = match_finishes(p.kernel, p.args, axes, std::move(ending.others));
+  if (finishes.empty()) return decline("a result that is no planes, or an epilogue that tiles do not end with");
+  const Finish& first = finishes[0];
+  if (first.bias.data) return decline("a sum along the pixels");
+  if (first.residual.data && first.residual.dtype != first.out.dtype)
+    return decline(fmt::format("a residual of {}", dtype_name(first.residual.dtype)));
+  return accept(std::make_unique<PlanesStep>(p, std::move(finishes), ending.bias));
+}
+
+}  // namespace npusim::cpu
+#endif
