@@ -36,6 +36,8 @@ class Writer:
     def view(self):
         of = self.random.choice(self.views)
         shape = self.shapes[of]
+        if self.random.random() < 0.1:
+            return self.views.append(self.add("view", "aten.detach_.default", [of], shape, {}, lambda t: t))
         if len(shape) == 2 and self.random.random() < 0.4:
             swapped = self.add("view", "aten.transpose.int", [of], shape[::-1], {"dim0": 0, "dim1": 1}, lambda t: t.t())
             return self.views.append(swapped)

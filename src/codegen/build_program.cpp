@@ -262,8 +262,7 @@ class Builder {
 
   void plan_arena(const Graph& g, Method& out) {
     std::vector<ArenaPlan> plans;
-    for (const ProgramDevice& device : program_.devices)
-      plans.push_back({buffer_alignment(device.config), {}, {}});
+    for (const ProgramDevice& device : program_.devices) plans.push_back({buffer_alignment(device.config), {}, {}});
     out.arenas.resize(plans.size());
     std::unordered_map<ValueId, size_t> life_of;  // in the plan of the value's device
     const std::vector<Uses> uses = uses_of(g);

@@ -62,9 +62,9 @@ class Functionalizer {
       const ValueSource source = graph_.values[v].source;
       if (source != ValueSource::weight && source != ValueSource::constant) continue;
       const auto weight = static_cast<ValueId>(v);
+      if (!memories_.is_written(weight)) continue;
       const std::string fqn = value_of(graph_, weight).fqn;
       const ValueId next = memories_.read(weight, "weight " + fqn);
-      if (next == weight) continue;
       std::string name = fqn + "_next";
       const auto taken = [&](const GraphOutput& output) { return output.name == name; };
       while (std::any_of(graph_.outputs.begin(), graph_.outputs.end(), taken)) name += "_";

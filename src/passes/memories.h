@@ -32,6 +32,8 @@ class Memories {
   // A value's place, and whether it is known.
   Residence residence(ValueId v) const;
   int64_t elements(ValueId v) const { return memory_of(v).elements; }
+  // Whether a node has written into v's memory.
+  bool is_written(ValueId v) const { return memory_of(v).version > 0; }
   // The value that holds v's elements now.
   ValueId read(ValueId v, const std::string& reader);
   // v's elements are now those of `result`, which is one more name of it.

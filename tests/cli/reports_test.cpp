@@ -399,10 +399,11 @@ TEST_F(CliTest, BenchSaysWhy) {
     }
     if (step["how"].get<std::string>().starts_with("conv")) {
       ++convolutions;
-      ASSERT_EQ(step["declined"].size(), 3u) << step;
+      ASSERT_EQ(step["declined"].size(), 4u) << step;
       EXPECT_EQ(step["declined"][0], (Json{{"implementation", "depthwise"}, {"reason", declined}}));
       EXPECT_EQ(step["declined"][1]["implementation"], "few channels");
       EXPECT_EQ(step["declined"][2]["implementation"], "winograd");
+      EXPECT_EQ(step["declined"][3]["implementation"], "planes");
     }
   }
   EXPECT_GT(convolutions, 0);

@@ -81,20 +81,22 @@ TEST(ContractionChoice, Convolutions) {
   const auto dense = [](const std::string& why) {
     return "depthwise: filters that see more than one channel; few channels: " + why + "; ";
   };
+  const std::string apart = "planes: pixels that do not lie side by side; ";
   const ConvCase large{.in_channels = 64, .out_channels = 64, .input = {32, 32}};
   const auto choice = [&](const ConvCase& c) { return choice_of(conv(c, plain), weight, context); };
   EXPECT_EQ(choice(large), dense("64 channels") + "then winograd");
   ConvCase c = large;
   c.stride = {2, 2};
-  EXPECT_EQ(choice(c), dense("64 channels") + "winograd: stride 2x2; then conv");
+  EXPECT_EQ(choice(c), dense("64 channels") + "winograd: stride 2x2; " + apart + "then conv");
   c = large;
   c.kernel = {5, 3}, c.pad = {2, 1};
-  EXPECT_EQ(choice(c), dense("64 channels") + "winograd: windows of 5x3; then conv");
+  EXPECT_EQ(choice(c), dense("64 channels") + "winograd: windows of 5x3; " + apart + "then conv");
   c = large;
   c.groups = 2;
-  EXPECT_EQ(choice(c), dense("2 groups") + "winograd: 2 groups; then conv");
-  EXPECT_EQ(choice({}),
-            dense("4 channels") + "winograd: 9x8 pixels of 4 to 6 channels do not pay for the transforms; then conv");
+  EXPECT_EQ(choice(c), dense("2 groups") + "winograd: 2 groups; planes: 2 groups; then conv");
+  EXPECT_EQ(choice({}), dense("4 channels") +
+                            "winograd: 9x8 pixels of 4 to 6 channels do not pay for the transforms; " + apart +
+                            "then conv");
   c = large;
   c.channels_last = false;
   EXPECT_TRUE(
@@ -105,7 +107,7 @@ TEST(ContractionChoice, Convolutions) {
   EXPECT_EQ(
       choice(depthwise),
       "depthwise: a float32 image with other windows than of 3 or 5 columns side by side, which oneDNN takes as it "
-      "is; few channels: 16 groups; winograd: 16 groups; then conv");
+      "is; few channels: 16 groups; winograd: 16 groups; planes: 16 groups; then conv");
   depthwise.type = depthwise.weight_type = DType::f16;
   EXPECT_EQ(choice(depthwise), "then depthwise");
   EXPECT_TRUE(
@@ -143,12 +145,36 @@ TEST(ContractionChoice, NoReference) {
       << choice;
 }
 
+// Images of planes into planes, where rows hold tiles and copying them costs less than turning image and result.
+TEST(ContractionChoice, Planes) {
+  const Context context = plain_context();
+  ConvCase c{.in_channels = 16, .out_channels = 16, .input = {12, 96}, .kernel = {3, 3}, .pad = {1, 1}};
+  c.channels_last = false;
+  const auto why = [&](const ConvCase& of) {
+    const std::string choice = choice_of(conv(of, plain), {1}, context);
+    const size_t at = choice.find("planes");
+    return at == std::string::npos ? choice : choice.substr(at, choice.find(';', at) - at);
+  };
+  EXPECT_EQ(why(c), "planes");
+  const auto with = [&](const std::function<void(ConvCase&)>& change) {
+    ConvCase other = c;
+    change(other);
+    return why(other);
+  };
+  EXPECT_EQ(with([](ConvCase& o) { o.stride = {2, 1}; }), "planes");
+  EXPECT_EQ(with([](ConvCase& o) { o.stride = {1, 2}; }), "planes: windows that are 2 pixels apart");
+  EXPECT_EQ(with([](ConvCase& o) { o.input = {12, 8}; }), "planes: rows of 8 pixels");
+  EXPECT_EQ(with([](ConvCase& o) { o.out_channels = 2; }), "planes: 2 channels of the result");
+  EXPECT_EQ(with([](ConvCase& o) { o.in_channels = 200; }), "planes: turning image and result costs less");
+  EXPECT_EQ(with([](ConvCase& o) { o.type = o.weight_type = DType::f16; }), "planes: an operand of float16");
+}
+
 // What no implementation by windows takes is said by all of them, and computed as a product.
 TEST(ContractionChoice, ConvolutionsAsProducts) {
   const Context context = plain_context();
   const auto by_windows = [](const std::string& why) {
-    return "depthwise: " + why + "; few channels: " + why + "; winograd: " + why + "; onednn conv: " + why +
-           "; onednn conv + epilogue: " + why + "; ";
+    return "depthwise: " + why + "; few channels: " + why + "; winograd: " + why + "; planes: " + why +
+           "; onednn conv: " + why + "; onednn conv + epilogue: " + why + "; ";
   };
   const ConvCase pointwise{.kernel = {1, 1}, .pad = {0, 0}};
   EXPECT_TRUE(
