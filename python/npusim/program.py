@@ -6,7 +6,7 @@ import functools
 import json
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Union
 
 from . import _core
@@ -259,6 +259,7 @@ def compile(
     named: list[set[str]] = []  # by method: what its weights are called
     arguments: dict[str, list[Leaf]] = {}
     held = Held()
+    irs: dict[str, Any] = {}
     for name, taken in exported_methods(model, args, kwargs).items():
         if isinstance(taken, ExportedText):
             mapped = mapped or ("kv_map", json_bytes("kv_map", taken.kv_map).decode())
@@ -266,6 +267,7 @@ def compile(
             weights, held = taken.weights, taken.held
         elif isinstance(taken, Exported):
             sources.append((name, taken.path or _file_name(name), json_bytes("model", taken.ir).decode()))
+            irs[name] = taken.ir
             weights = _merged(weights, taken.weights)
             held += taken.held
             named.append({*taken.weights} if isinstance(taken.weights, Mapping) else set())
@@ -279,7 +281,8 @@ def compile(
     options = _core.options(*made, mapped, text, **limits)
     handle, seconds, notes = _core.compile(sources, options, progress)
     by_method = {source[0]: source for source in sources}
-    return Program(handle, weights, notes, seconds, by_method, frozenset(kept), arguments, options, held)
+    program = Program(handle, weights, notes, seconds, by_method, frozenset(kept), arguments, options, held)
+    return replace(program, kept=program.kept | _written_weights(program, irs))
 
 
 def exported_methods(
@@ -329,6 +332,15 @@ def _merged(one: Weights, other: Weights) -> Weights:
         if (a.nbytes and a.ctypes.data != b.ctypes.data) or a.shape != b.shape:
             raise UsageError(f"weight {name} is one of two methods: export them from one model")
     return {**one, **other}
+
+
+def _written_weights(program: Program, irs: Mapping[str, Any]) -> set[str]:
+    """States that are weights in an IR, whose nodes write into them."""
+    found: set[str] = set()
+    for method, ir in irs.items():
+        given = {tensor["name"] for tensor in ir["graph_inputs"]}
+        found |= {info.name for info in program.inputs(method) if info.state and info.role != "generator"} - given
+    return found
 
 
 def _check_names_of(kept: Collection[str], named: Sequence[set[str]], weights: Weights) -> None:

@@ -346,9 +346,16 @@ def kept(model: torch.nn.Module) -> Iterator[Callable[[], list[str]]]:
     """Puts everything back at the end, the generator of random numbers too, and leaves what was entered. Gives a function that
     says, while forward() has just been traced, what it set."""
     before = Kept(("", model))
+    names: set[str] = set()  # PyTorch puts some of it back before this ends
+
+    def changed() -> list[str]:
+        found = before.changed()
+        names.update(found)
+        return found
+
     with torch.random.fork_rng(devices=[]), levels_kept():
         try:
-            with registrations_kept(lambda: bool(before.changed())):
-                yield before.changed
+            with registrations_kept(lambda: bool(names or changed())):
+                yield changed
         finally:
             before.put_back()

@@ -176,3 +176,31 @@ def test_what_the_user_registered_stays():
     program = torch.export.export(torch.nn.Linear(2, 2), (torch.ones(1, 2),))
     npusim.export(program)
     assert registries() == before
+
+
+class Flagged:
+    def __init__(self, value):
+        self.value = value
+
+
+class AsksAnAttribute(torch.nn.Module):
+    """Registers its class once, and notes that in itself: PyTorch puts the note back before the export ends."""
+
+    def __init__(self):
+        super().__init__()
+        self.told = False
+
+    def forward(self, x):
+        if not self.told:
+            torch.utils._pytree.register_pytree_node(Flagged, lambda f: ([f.value], None), lambda values, _: Flagged(*values))
+            self.told = True
+        return Flagged(x + 1)
+
+
+def test_a_class_whose_registration_an_attribute_notes():
+    model, x = AsksAnAttribute(), torch.ones(2)
+    for _ in range(2):
+        found = npusim.Session(npusim.compile(npusim.export(model, (x,)), dtype="float32")).run(x)
+        np.testing.assert_array_equal(*found.values(), [2, 2])
+        assert not model.told and Flagged not in torch.utils._pytree.SUPPORTED_NODES
+    assert torch.equal(model(x).value, x + 1) and torch.equal(model(x).value, x + 1)

@@ -152,6 +152,28 @@ def test_verify_and_bisect_of_it(given, tmp_path):
     assert found.culprit is None and found.outputs == 0
 
 
+def test_arguments_by_position_beside_it():
+    part = [
+        node("row", "aten.select.int", ["y"], (), dim=0, index=0),
+        node("put", "aten.fill_.Scalar", ["row"], (), value=7.0),
+        node("sum", "aten.add.Tensor", ["y", "add_"]),
+    ]
+    part[1]["inputs"][0]["shape"] = []
+    ir = model([node("add_", "aten.add_.Tensor", ["w", "x"]), *part], ["sum", "y"])
+    ir["graph_inputs"].append({"name": "y", "shape": [3], "dtype": "float32"})
+    session = npusim.Session(npusim.compile(ir, dtype="float32"), {"w": np.zeros(3, np.float32)})
+    for turn in range(1, 3):
+        found = session.run(np.ones(3, np.float32), np.zeros(3, np.float32))
+        np.testing.assert_array_equal(found["sum"], np.float32([7, 0, 0]) + turn)
+
+
+@pytest.mark.parametrize("name", ["aten.add_.Tensor", "add_", "aten.add_", "aten.add.Tensor", "add"])
+def test_calls_in_place_are_sent_to_the_cpu_by_name(name):
+    npusim.compile(WRITES, dtype="float32", force_cpu=[name])
+    with pytest.raises(npusim.Error, match="no node of the model is of this operator"):
+        npusim.compile(WRITES, dtype="float32", force_cpu=["sub_"])
+
+
 def test_names_that_are_taken():
     nodes = [node("w_next", "aten.add_.Tensor", ["b_w", "x"]), node("w", "aten.mul.Scalar", ["x"], other=2)]
     ir = model(nodes, ["w_next", "w"], weight_name_mapping={"b_w": "w"})

@@ -92,7 +92,7 @@ void lower_isin(const OpCall& call, Lowering& lowering) {
   int list = -1;
   int64_t count = 0;
   if (tests) {
-    const TensorType type = call.type("test_elements");
+    const TensorType& type = call.type("test_elements");
     count = element_count(type.shape);
     list = lowering.temporary({type.dtype, {count}});
     lower_flat(lowering, "view", lowering.input(call.tensor("test_elements")), list);

@@ -15,6 +15,13 @@
 namespace npusim {
 namespace {
 
+// The name of what a call in place does: "aten.relu.default" of "aten.relu_.default", "relu" of "relu_".
+std::string without_place(std::string name) {
+  const size_t begin = name.starts_with("aten.") ? 5 : 0, end = std::min(name.find('.', begin), name.size());
+  if (end > begin + 1 && name[end - 1] == '_' && name[end - 2] != '_') name.erase(end - 1, 1);
+  return name;
+}
+
 // "aten.relu.default" is called that, "aten.relu" and "relu".
 bool is_called(std::string_view op, std::string_view name) {
   const auto is = [&](std::string_view of) {
@@ -48,7 +55,7 @@ void force(std::vector<MethodGraph>& methods, const std::string& name) {
   bool found = false;
   for (MethodGraph& method : methods)
     for (Origin& origin : method.graph.origins)
-      if (is_called(origin.op, name)) {
+      if (is_called(origin.op, name) || is_called(origin.op, without_place(name))) {
         found = true;
         origin.reason = fmt::format("--force-cpu {}", name);
       }
