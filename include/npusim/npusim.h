@@ -224,7 +224,7 @@ NPUSIM_API npusim_status npusim_wait(npusim_session* session, npusim_error** err
 NPUSIM_API int npusim_cancel(npusim_session* session);
 /* The seed of the random numbers that runs draw, 0 at first: their sequence starts anew. */
 NPUSIM_API npusim_status npusim_seed(npusim_session* session, uint64_t seed, npusim_error** error);
-/* All states to zero, and the generator of random numbers to its seed. */
+/* All states as they began, and the generator of random numbers to its seed. */
 NPUSIM_API npusim_status npusim_reset_states(npusim_session* session, npusim_error** error);
 
 #ifdef __cplusplus

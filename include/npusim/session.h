@@ -146,7 +146,7 @@ class NPUSIM_API Session {
   // host. The caller's own work on that memory is done before, or begins after.
   void run_on_device(Key method, int times = 1);
 
-  // All states to zero, and the generator of random numbers to its seed. Also after a run that failed.
+  // All states as they began: zeros, or the weights of their names. The generator to its seed. After a failed run too.
   void reset_states();
   // The seed of the random numbers that runs draw, 0 at first: their sequence starts anew. Nothing for a program that
   // draws none. States of the caller's own (set_input) win where they come later.

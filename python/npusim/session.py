@@ -16,8 +16,6 @@ from . import _core
 from .arrays import (
     DTYPES,
     NAMES,
-    Memory,
-    array_of,
     as_array,
     device_of,
     dtype_on_device,
@@ -36,7 +34,6 @@ from .writes import Writes
 
 WIDER = {("float16", "float32"), ("bfloat16", "float32")}  # converted for the caller: nothing is lost
 INTERRUPTED = "it was interrupted before its results were there"
-COMPUTED_IN = {"float16", "bfloat16", "float32"}  # a program has another of them for what the IR says, by its dtype
 
 
 class Turns:
@@ -138,7 +135,7 @@ class Session:
             method: (self.program.inputs(method), self.program.outputs(method)) for method in self.program.methods
         }
         self._numbers = {name: number for number, name in enumerate(self._ports)}  # of methods
-        self._fill_states()
+        self._states_begin()
 
     def _settle(self) -> None:
         """Where a run was ended among its steps (Ctrl-C, what a caller's function raised), or behind them, states are no
@@ -162,18 +159,11 @@ class Session:
 
         self._turns.run(settled)
 
-    def _fill_states(self) -> None:
-        """Gives states the values that the weights have for them. A state of several methods is one."""
+    def _states_begin(self) -> None:
+        """States have just begun with the values that the weights have for them."""
         self._first_written.check()
         self._begun = list(self._ports)  # the methods that have begun to change states
-        self._settled = -1  # what updates() was when states were last those of one run
-        named = {name for name, _, _ in _core.entries(self._weights)} if self._weights else set()
-        for method, (inputs, _) in enumerate(self._ports.values()):
-            for position, info in enumerate(inputs):
-                if info.state and info.name in named:
-                    begin = _first_value(_core.get_tensor(self._weights, info.name), info)
-                    self._handle.set_input(method, position, memory_of(begin))
-        self._settled = self._handle.updates()
+        self._settled = self._handle.updates()  # what that was when states were last those of one run
 
     def sibling(self) -> Session:
         """A session of its own, with new states, over the same program, device and weights."""
@@ -382,7 +372,7 @@ class Session:
         def work() -> None:
             self._begun, self._settled = list(self._ports), -1
             self._handle.reset_states()
-            self._fill_states()
+            self._states_begin()
 
         self._turns.run(work)
 
@@ -464,17 +454,6 @@ def _by_position(takes: Sequence[TensorInfo], kept: frozenset[str], count: int) 
         return given
     arguments = [info for info in given if info.role != "generator"]
     return arguments if count >= len(arguments) else [info for info in given if not info.state]
-
-
-def _first_value(begin: Memory, info: TensorInfo) -> np.ndarray:
-    """What the weights have for a state, in the dtype that the program computes with. Raises BadInputError."""
-    array = array_of(begin)
-    found = name_of(array)
-    if array.shape != info.shape or (found != info.dtype and not {found, info.dtype} <= COMPUTED_IN):
-        what = f"is the first value of a state: expected {_type(info)}, found {found}{list(array.shape)}"
-        raise BadInputError([Problem(f"weight '{info.name}'", what)])
-    with np.errstate(over="ignore"):
-        return array if found == info.dtype else array.astype(DTYPES[info.dtype])
 
 
 def _that_share_memory(arrays: Mapping[str, np.ndarray]) -> list[Problem]:

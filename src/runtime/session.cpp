@@ -75,6 +75,7 @@ Session::Session(std::shared_ptr<const Program> program, SessionOptions options)
   state_->constants = load_constants(std::move(program), options, state_->queues);
   state_->place();
   state_->prepare();
+  state_->begin_states();
 }
 
 Session::Session(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -89,6 +90,7 @@ Session Session::sibling() const {
   state->queues = open_queues(state->constants->devices, state->asked_threads);
   state->place();
   state->prepare();
+  state->begin_states();
   state->seed = state_->seed;
   state->begin_generators();
   return Session(std::move(state));
@@ -287,6 +289,7 @@ void Session::reset_states() {
       if (port.state) port.queue->clear(port.place, port.bytes);
   state_->wait();
   state_->torn.assign(state_->torn.size(), false);
+  state_->begin_states();
   state_->begin_generators();
 }
 

@@ -118,6 +118,35 @@ void Session::State::begin_generators() {
   wait();
 }
 
+void Session::State::begin_states() {
+  if (!constants->weights) return;
+  std::vector<HostTensor> converted;  // until they are uploaded
+  std::vector<bool> begun(program().buffers.size(), false);
+  const auto is_computed_in = [](DType dtype) {
+    return dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16;
+  };
+  for (size_t m = 0; m < methods.size(); ++m)
+    for (size_t i = 0; i < methods[m].inputs.size(); ++i) {
+      const Port& port = methods[m].inputs[i];
+      const TensorSpec& spec = program().methods[m].inputs[i];
+      if (!port.state || spec.role == Role::generator || begun[static_cast<size_t>(spec.buffer)]) continue;
+      const TensorView* first = find_tensor(*constants->weights, spec.name);
+      if (!first) continue;
+      begun[static_cast<size_t>(spec.buffer)] = true;
+      const bool same = first->type.dtype == spec.type.dtype;
+      if (first->type.shape != spec.type.shape ||
+          !(same || (is_computed_in(first->type.dtype) && is_computed_in(spec.type.dtype))))
+        fail(ErrorKind::bad_input, "weight '{}': is the first value of a state: expected {}, found {}", spec.name,
+             to_string(spec.type), to_string(first->type));
+      if (!same) converted.push_back(convert_tensor(*first, spec.type.dtype));
+      const std::byte* data = same ? first->data : converted.back().data.data();
+      if (port.bytes == 0) continue;
+      busy = true;
+      port.queue->upload({data, port.bytes}, port.place);
+    }
+  wait();
+}
+
 void Session::State::wait() {
   if (!busy) return;
   busy = false;

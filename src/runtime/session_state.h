@@ -90,6 +90,9 @@ struct Session::State {
   void prepare();
 
   void begin_generators();
+  // States whose names weights have begin with these, from memory that holds zeros. Throws bad_input where one is of
+  // another shape, or no number of its kind.
+  void begin_states();
 
   void wait();
 

@@ -105,6 +105,51 @@ TEST(States, ThatChangePlaces) {
   }
 }
 
+// A state begins with the weight of its name, in each session and after each reset; one that no weight is named as with
+// zeros.
+TEST(States, BeginWithWeights) {
+  for (const Shape& shape : {Shape{}, Shape{5}, Shape{0}, Shape{3, 7}})
+    for (const DType dtype : {DType::f32, DType::f16}) {
+      const auto program =
+          compiled({method("main", {tensor("a", shape), tensor("b", shape)},
+                           {node("more", "aten.add.Tensor", {tensor("a", shape), tensor("b", shape)}, Json::object())},
+                           {shown("was", "a", shape), shown("a_next", "more", shape), shown("b_next", "b", shape)},
+                           {{"a", "a_next"}, {"b", "b_next"}})});
+      const std::vector<float> first = numbers(shape, 1);
+      HostTensor weight = make_tensor({DType::f32, shape});
+      if (!first.empty()) std::memcpy(weight.data.data(), first.data(), first.size() * sizeof(float));
+      weight = convert_tensor(view_of(weight), dtype);
+      const auto weights = make_tensors({{"a", view_of(weight)}});
+      Session session(program, {.weights = weights, .devices = {}, .threads = 1});
+      Session beside = session.sibling();
+      const std::vector<float> ones(first.size(), 1.0F), zeros(first.size(), 0.0F);
+      give(session, "main", "b", ones);
+      for (int run = 0; run < 3; ++run) {
+        session.run("main");
+        EXPECT_EQ(floats(session.output("main", "was")), plus(first, static_cast<float>(run)));
+      }
+      beside.run("main");
+      EXPECT_EQ(floats(beside.output("main", "a_next")), first);
+      session.reset_states();
+      session.run("main");
+      EXPECT_EQ(floats(session.output("main", "a_next")), first);
+      EXPECT_EQ(floats(session.output("main", "b_next")), zeros);
+    }
+  const auto program =
+      compiled({method("main", {tensor("a", {2})}, {}, {shown("a_next", "a", {2})}, {{"a", "a_next"}})});
+  for (const TensorType& type : {TensorType{DType::f32, {3}}, TensorType{DType::i32, {2}}}) {
+    const HostTensor weight = make_tensor(type);
+    try {
+      Session(program, {.weights = make_tensors({{"a", view_of(weight)}}), .devices = {}, .threads = 1});
+      ADD_FAILURE() << to_string(type);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::bad_input);
+      EXPECT_EQ(std::string(error.what()),
+                "weight 'a': is the first value of a state: expected float32[2], found " + to_string(type));
+    }
+  }
+}
+
 // One that a node writes in part, while another one still reads what it was.
 TEST(States, WrittenInPartAndReadBehind) {
   const Shape shape{6}, part{2};
