@@ -50,6 +50,7 @@ void refuse_aliases(const std::vector<MethodGraph>& methods) {
 }  // namespace
 
 void keep_written_weights(Graph& graph) {
+  std::vector<std::pair<ValueId, std::string>> names;
   for (const GraphOutput& output : graph.outputs) {
     if (output.next_of == no_value || value_of(graph, output.next_of).source == ValueSource::input) continue;
     const Value weight = value_of(graph, output.next_of);
@@ -59,9 +60,10 @@ void keep_written_weights(Graph& graph) {
     Value state;
     state.name = weight.name, state.type = weight.type, state.source = ValueSource::input;
     value_of(graph, output.next_of) = std::move(state);
-    rename_value(graph, output.next_of, weight.fqn);
+    names.emplace_back(output.next_of, weight.fqn);
     graph.inputs.push_back(output.next_of);
   }
+  rename_values(graph, names);
 }
 
 void share_states(std::vector<MethodGraph>& methods) {

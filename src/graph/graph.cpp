@@ -124,13 +124,25 @@ ValueId add_value(Graph& graph, std::string name, TensorType type) {
   return static_cast<ValueId>(graph.values.size()) - 1;
 }
 
-void rename_value(Graph& graph, ValueId id, const std::string& name) {
-  if (value_of(graph, id).name == name) return;
-  for (Value& other : graph.values)
-    if (other.name == name) other.name = unique_name(graph, name);
-  graph.names.erase(value_of(graph, id).name);
-  graph.names.try_emplace(name, 1);
-  value_of(graph, id).name = name;
+void rename_values(Graph& graph, const std::vector<std::pair<ValueId, std::string>>& names) {
+  if (names.empty()) return;
+  std::unordered_map<std::string, ValueId> called;
+  for (size_t v = 0; v < graph.values.size(); ++v) called.emplace(graph.values[v].name, static_cast<ValueId>(v));
+  for (const auto& [id, name] : names) {
+    Value& value = value_of(graph, id);
+    if (value.name == name) continue;
+    if (const auto other = called.find(name); other != called.end()) {
+      const ValueId moved = other->second;
+      value_of(graph, moved).name = unique_name(graph, name);
+      called.erase(other);
+      called.emplace(value_of(graph, moved).name, moved);
+    }
+    called.erase(value.name);
+    graph.names.erase(value.name);
+    graph.names.try_emplace(name, 1);
+    value.name = name;
+    called.emplace(name, id);
+  }
 }
 
 ValueId add_constant(Graph& graph, std::string name, HostTensor tensor) {

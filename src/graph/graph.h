@@ -84,8 +84,8 @@ inline Value& value_of(Graph& graph, ValueId id) { return graph.values[static_ca
 // set_producers.
 ValueId add_value(Graph& graph, std::string name, TensorType type);
 ValueId add_constant(Graph& graph, std::string name, HostTensor tensor);
-// Gives it this very name; whoever has it gets another.
-void rename_value(Graph& graph, ValueId id, const std::string& name);
+// Gives values these very names, all different; whoever has one gets another.
+void rename_values(Graph& graph, const std::vector<std::pair<ValueId, std::string>>& names);
 // Appends a node and makes it the producer of its outputs; returns its position.
 int32_t add_node(Graph& graph, Node node);
 // A kernel node that copies `from` to `to`, a value of the same shape, cast where their dtypes differ, on behalf of

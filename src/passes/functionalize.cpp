@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <unordered_set>
 
 #include "passes/memories.h"
 
@@ -58,6 +59,7 @@ class Functionalizer {
  private:
   // What a weight or a constant became that nodes write into is one more output.
   void give_written_weights() {
+    std::unordered_set<std::string> taken;  // by outputs
     for (size_t v = 0, count = graph_.values.size(); v < count; ++v) {
       const ValueSource source = graph_.values[v].source;
       if (source != ValueSource::weight && source != ValueSource::constant) continue;
@@ -65,9 +67,10 @@ class Functionalizer {
       if (!memories_.is_written(weight)) continue;
       const std::string fqn = value_of(graph_, weight).fqn;
       const ValueId next = memories_.read(weight, "weight " + fqn);
+      if (taken.empty())
+        for (const GraphOutput& output : graph_.outputs) taken.insert(output.name);
       std::string name = fqn + "_next";
-      const auto taken = [&](const GraphOutput& output) { return output.name == name; };
-      while (std::any_of(graph_.outputs.begin(), graph_.outputs.end(), taken)) name += "_";
+      while (!taken.insert(name).second) name += "_";
       graph_.outputs.push_back({.name = std::move(name), .value = next, .next_of = weight});
     }
   }
