@@ -26,7 +26,7 @@
 namespace npusim::cpu {
 
 struct PlanesTileShape {
-  int64_t channels = 0, pixels = 0;
+  int64_t channels = 0, pixels = 0, lanes = 0;
 };
 
 // Pixels [0, pixels) of a row of the result, all channels. Tap k of pixel i is at patch[offsets[k] + i].
@@ -49,7 +49,7 @@ namespace HWY_NAMESPACE {
 
 // Sums fill the registers but for a tap's operands.
 constexpr int tile_channels = HWY_TARGET == HWY_AVX3 ? 8 : 4, tile_vectors = 3;
-PlanesTileShape planes_tile_shape() { return {tile_channels, tile_vectors * finish_lanes}; }
+PlanesTileShape planes_tile_shape() { return {tile_channels, tile_vectors * finish_lanes, finish_lanes}; }
 
 // One tile, whose last vector has `last` pixels. The patch has whole vectors.
 template <int channels, int vectors>
@@ -136,7 +136,7 @@ int64_t blocks_of_row(const ConvWindows& spec, const PlanesTileShape& tile) {
 // Cycles for each pixel, roughly: lines are copied, and lanes behind the last pixel stay idle, where oneDNN gets the
 // image turned and gives its result to be turned again.
 bool is_cheaper(const ConvWindows& spec, const PlanesTileShape& tile) {
-  const auto lanes = static_cast<double>(tile.pixels) / 3;
+  const auto lanes = static_cast<double>(tile.lanes);
   const double pixels = static_cast<double>(spec.output.back()) / static_cast<double>(blocks_of_row(spec, tile));
   const double idle = std::ceil(pixels / lanes) * lanes / pixels - 1;
   const auto in = static_cast<double>(spec.in_channels * lines_of(spec)), out = static_cast<double>(spec.out_channels);
@@ -189,21 +189,24 @@ class PlanesStep final : public BoundStep {
     for (int64_t line = 0; line < lines; ++line)
       for (int64_t x = 0; x < spec_.kernel[last]; ++x)
         offsets_.push_back(line * line_floats_ + x * spec_.dilation[last]);
-    packed_floats_ = ceil_div(spec_.out_channels * static_cast<int64_t>(offsets_.size() + 1), 16) * 16;
+    packed_floats_ = ceil_div(spec_.out_channels * static_cast<int64_t>(offsets_.size()), 16) * 16;
+    bias_floats_ = ceil_div(spec_.out_channels, 16) * 16;
     if (constant_) {
       constant_packed_ = aligned_bytes(static_cast<size_t>(packed_floats_) * 4, true);
       pack(reinterpret_cast<float*>(constant_packed_.get()));
     }
-    scratch_bytes_ = static_cast<size_t>(threads_ * patch_size() + (constant_ ? 0 : packed_floats_)) * 4;
+    scratch_bytes_ = static_cast<size_t>(threads_ * patch_size() + bias_floats_ + (constant_ ? 0 : packed_floats_)) * 4;
   }
 
   void run() override {
-    float* packed =
-        reinterpret_cast<float*>(constant_ ? constant_packed_.get() : scratch_ + threads_ * patch_size() * 4);
+    // What is added may be another in each run, whatever the weight is.
+    float* bias = reinterpret_cast<float*>(scratch_) + threads_ * patch_size();
+    for (int64_t c = 0; c < spec_.out_channels; ++c) bias[c] = bias_ ? bias_[c * bias_step_] : 0;
+    float* packed = constant_ ? reinterpret_cast<float*>(constant_packed_.get()) : bias + bias_floats_;
     if (!constant_) pack(packed);
     on_threads(threads_, [&](int thread) {
       const int64_t all = spec_.batch * rows_ * blocks_;
-      for (int64_t i = all * thread / threads_; i < all * (thread + 1) / threads_; ++i) block(i, packed, thread);
+      for (int64_t i = all * thread / threads_; i < all * (thread + 1) / threads_; ++i) block(i, packed, bias, thread);
     });
   }
 
@@ -215,17 +218,15 @@ class PlanesStep final : public BoundStep {
  private:
   int64_t patch_size() const { return spec_.in_channels * lines_ * line_floats_; }
 
-  // [tile of channels][tap][channel], and the bias behind.
+  // [tile of channels][tap][channel]
   void pack(float* to) const {
     const auto taps = static_cast<int64_t>(offsets_.size());
     const int64_t blocks = ceil_div(spec_.out_channels, tile_.channels);
-    float* bias = to + spec_.out_channels * taps;
     for (int64_t i = 0; i < blocks; ++i) {
       const int64_t c0 = spec_.out_channels * i / blocks, c1 = spec_.out_channels * (i + 1) / blocks;
       for (int64_t k = 0; k < taps; ++k)
         for (int64_t c = c0; c < c1; ++c) *to++ = weight_[weight_at(c, k)];
     }
-    for (int64_t c = 0; c < spec_.out_channels; ++c) bias[c] = bias_ ? bias_[c * bias_step_] : 0;
   }
   int64_t weight_at(int64_t channel, int64_t tap) const {
     const size_t dims = spec_.kernel.size();
@@ -235,7 +236,7 @@ class PlanesStep final : public BoundStep {
   }
 
   // Some pixels of a row of the result.
-  void block(int64_t i, const float* packed, int thread) const {
+  void block(int64_t i, const float* packed, const float* bias, int thread) const {
     const int64_t x0 = width_ * (i % blocks_) / blocks_, x1 = width_ * (i % blocks_ + 1) / blocks_;
     const int64_t row = i / blocks_ % rows_, n = i / blocks_ / rows_;
     float* patch = reinterpret_cast<float*>(scratch_) + thread * patch_size();
@@ -248,7 +249,7 @@ class PlanesStep final : public BoundStep {
       .offsets = offsets_.data(),
       .taps = taps,
       .weight = packed,
-      .bias = packed + spec_.out_channels * taps,
+      .bias = bias,
       .residual = finish.residual.data ? finish.residual.at(0, pixel) : nullptr,
       .out = finish.out.at(0, pixel),
       .channels = spec_.out_channels,
@@ -290,7 +291,7 @@ class PlanesStep final : public BoundStep {
   const float *image_ = nullptr, *weight_ = nullptr, *bias_ = nullptr;
   int64_t bias_step_ = 0;
   int64_t width_ = 0, rows_ = 1, lines_ = 1;  // pixels of a row; rows of a plane; rows of a window
-  int64_t reach_ = 0, blocks_ = 1, line_floats_ = 0, packed_floats_ = 0;
+  int64_t reach_ = 0, blocks_ = 1, line_floats_ = 0, packed_floats_ = 0, bias_floats_ = 0;
   std::vector<int64_t> offsets_;  // of the taps in a patch
   std::shared_ptr<std::byte> constant_packed_;
 };
