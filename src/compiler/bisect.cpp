@@ -55,7 +55,7 @@ class Bisector {
     if (options_.plan.given() || !options_.force_cpu.empty())
       on_cpu_ = parse_json_object(partition_plan(*program), "plan")["methods"]["main"]["cpu"];
     found.tolerance = tolerance.value_or(usual_tolerance(*program));
-    allows_noise_ = !tolerance;
+    if (!tolerance) noise_from_ = found.tolerance;
     for (const TensorInfo& input : method_inputs(*program, "main"))
       if (input.role == "generator")
         fail(ErrorKind::unsupported, "the model draws random numbers: its parts, run alone, would draw others");
@@ -215,7 +215,7 @@ class Bisector {
       const std::vector<HostTensor> outputs = run_program(compile_json(ir, options), inputs);
       for (size_t i = 0; i < outputs.size(); ++i)
         part.isolated = std::max(part.isolated, distance(outputs[i], expected[i]));
-      if (allows_noise_ && part.isolated > 0 && !is_beyond_noise(part.isolated, ir, inputs, expected)) return 0;
+      if (part.isolated > noise_from_ && !is_beyond_noise(part.isolated, ir, inputs, expected, outputs)) return 0;
     } catch (const Error& error) {
       if (error.kind() == ErrorKind::cancelled) throw;
       part.problem = error.what();
@@ -224,9 +224,17 @@ class Bisector {
     return part.isolated;
   }
 
-  // False where operands that are some roundings away make as much of a part, whose sums cancel.
+  // False where operands that are some roundings away make as much of a part, whose sums cancel: what is left of them
+  // is small beside the operands. What a rounding decides, as the floor of a whole number, is not.
   bool is_beyond_noise(double apart, const Json& ir, std::vector<HostTensor> inputs,
-                       const std::vector<HostTensor>& expected) const {
+                       const std::vector<HostTensor>& expected, const std::vector<HostTensor>& found) const {
+    double operand = 0, difference = 0;
+    for (const HostTensor& input : inputs)
+      for (const double x : to_doubles(view_of(input))) operand = std::max(operand, std::fabs(x));
+    for (size_t i = 0; i < found.size(); ++i)
+      difference =
+          std::max(difference, compare(to_doubles(view_of(found[i])), to_doubles(view_of(expected[i])), 1).l_inf);
+    if (!(difference <= cancelled * operand)) return true;
     for (HostTensor& input : inputs) add_noise(input.type.dtype, input.data);
     const std::vector<HostTensor> noisy = evaluate_ir(source_of(ir), inputs, weights_.get()).outputs;
     double far = 0;
@@ -312,7 +320,8 @@ class Bisector {
   std::string where_;
   CompileOptions options_;  // of the parts
   std::function<void(const std::string&)> progress_;
-  bool allows_noise_ = true;  // of parts on their own: no tolerance was given
+  double noise_from_ =
+      std::numeric_limits<double>::infinity();  // of parts on their own; a tolerance that is given holds
   std::shared_ptr<const TensorSet> weights_;
   std::vector<std::shared_ptr<Backend>> devices_;  // none: those of the build
   Json ir_;

@@ -41,6 +41,21 @@ double distance(DType dtype, const std::vector<std::byte>& expected, const std::
   return apart == 0 ? 0 : std::sqrt(apart / (whole == 0 ? 1 : whole));  // beside zeros: what there is
 }
 
+// Of the elements that the interpreter wrote; from zeros where nothing was found. Beside none that is no number.
+double largest_difference(DType dtype, const std::vector<std::byte>& expected, const std::vector<std::byte>& found) {
+  const size_t size = dtype_size(dtype);
+  double largest = 0;
+  for (size_t i = 0; i < (found.empty() ? expected.size() : std::min(expected.size(), found.size())) / size; ++i) {
+    const std::byte* const element = expected.data() + i * size;
+    if (std::all_of(element, element + size, [](std::byte b) { return b == unwritten; })) continue;
+    const auto at = static_cast<int64_t>(i);
+    const double a = load_double(expected.data(), dtype, at),
+                 b = found.empty() ? 0 : load_double(found.data(), dtype, at);
+    if (std::isfinite(a - b)) largest = std::max(largest, std::fabs(a - b));
+  }
+  return largest;
+}
+
 class Launches {
  public:
   explicit Launches(Session& session) : s_(session), p_(session.program()), m_(session.program().methods[0]) {}
@@ -93,7 +108,25 @@ class Launches {
         e.distance = std::max(e.distance, distance(dtype, memory.at(id), s_.step_memory(size_t{0}, n, i)));
         e.rounding = std::max(e.rounding, rounding_of(dtype));
       }
-    if (e.distance > e.rounding) e.rounding = std::max(e.rounding, from_noise(e, memory, std::move(written)));
+    if (e.distance > e.rounding && has_cancelled(e, memory))
+      e.rounding = std::max(e.rounding, from_noise(e, memory, std::move(written)));
+  }
+
+  // Whether all that the launch left is near what the interpreter did, beside the largest of what either read.
+  bool has_cancelled(const ExecutedSteps& e, const Memory& memory) const {
+    double operand = 0, difference = 0;
+    for (size_t n = e.first; n < e.first + e.count; ++n)
+      for (size_t i = 0; i < step(n).buffers.size(); ++i) {
+        const int32_t id = step(n).buffers[i];
+        const KernelArg& arg = kernel(n).args[i];
+        if (buffer(id).kind == BufferKind::local) continue;
+        const std::vector<std::byte>& expected = memory.at(id);
+        if (!arg.written)
+          operand = std::max(operand, largest_difference(arg.dtype, expected, {}));
+        else
+          difference = std::max(difference, largest_difference(arg.dtype, expected, s_.step_memory(size_t{0}, n, i)));
+      }
+    return difference <= cancelled * operand;
   }
 
   void interpret(const ExecutedSteps& e, Memory& memory) const {

@@ -8,6 +8,9 @@
 
 namespace npusim {
 
+// What is left of sums that cancel beside the largest of what is summed, at most, for a difference to be rounding.
+inline constexpr double cancelled = 1e-4;
+
 // Noise of float32 operands, some roundings of each: what sums in another order come to.
 void add_noise(DType dtype, std::vector<std::byte>& bytes);
 

@@ -114,21 +114,24 @@ void name_producers(Json& ir) {
 }
 
 void give_weights(Json& ir, const std::vector<std::string>& names) {
+  if (names.empty()) return;
+  const std::set<std::string> given(names.begin(), names.end());
+  std::map<std::string, Json> tensors;
+  Json others = Json::array();
+  for (Json& weight : ir["weights"])
+    if (const std::string name = weight["name"]; given.contains(name))
+      tensors.emplace(name, std::move(weight));
+    else
+      others.push_back(std::move(weight));
+  ir["weights"] = std::move(others);
+  for (const std::string& name : names) ir["graph_inputs"].push_back(tensors.at(name));
   const auto mapped = ir.find("weight_name_mapping");
-  const auto weight_of = [&](const Json& operand) -> std::string {
-    const std::string name = operand["name"];
-    const bool known = mapped != ir.end() && mapped->is_object() && mapped->contains(name);
-    const std::string fqn = known ? (*mapped)[name].get<std::string>() : name;
-    const bool given = producer_of(operand).empty() && std::find(names.begin(), names.end(), fqn) != names.end();
-    return given ? fqn : "";
-  };
-  Json& weights = ir["weights"];
-  for (const std::string& name : names)
-    for (size_t i = 0; i < weights.size(); ++i)
-      if (weights[i]["name"] == name) ir["graph_inputs"].push_back(weights[i]), weights.erase(i--);
   const auto rename = [&](Json& operand) {
-    const std::string fqn = weight_of(operand);
-    if (!fqn.empty()) operand["name"] = fqn, operand["producer_node"] = fqn, operand["producer_output_idx"] = 0;
+    std::string name = operand["name"];
+    if (!producer_of(operand).empty()) return;
+    if (mapped != ir.end() && mapped->is_object() && mapped->contains(name)) name = (*mapped)[name];
+    if (given.contains(name))
+      operand["name"] = name, operand["producer_node"] = name, operand["producer_output_idx"] = 0;
   };
   for (Json& node : ir["nodes"])
     for (Json& operand : node["inputs"]) rename(operand);
