@@ -71,8 +71,10 @@ class Placing {
     for (size_t m = static_cast<size_t>(section.stores); m < section.moves.size(); ++m) {
       use(section.moves[m].reg, end_of(s), s);
       use(section.moves[m].scale, end_of(s), s);
-      if (const int from = section.moves[m].gathered; from >= 0)
-        for (const Move::Term& t : section.moves[static_cast<size_t>(from)].terms) use(t.reg, end_of(s), s);
+      // Where the store reads for itself what a load gathers: by addresses that others made.
+      for (const int from : {section.moves[m].gathered, section.moves[m].copied})
+        if (from >= 0)
+          for (const Move::Term& t : section.moves[static_cast<size_t>(from)].terms) use(t.reg, end_of(s), s);
       for (const Move::Term& t : section.moves[m].terms) use(t.reg, end_of(s), s);
     }
   }
