@@ -137,6 +137,16 @@ NearestRule nearest_rule(const std::vector<Axis>& axes, bool exact, DType dtype)
   return {exact ? Nearest::exact : small ? Nearest::by_extents : Nearest::floor, !small && dtype == DType::f64};
 }
 
+// How often each element is there, where all are there as often.
+std::optional<int64_t> nearest_repeats(const Axis& axis, NearestRule rule) {
+  constexpr int64_t most_outputs = 1 << 21;
+  if (axis.out % axis.in != 0 || axis.out > most_outputs) return std::nullopt;
+  const int64_t repeats = axis.out / axis.in;
+  for (int64_t o = 0; o < axis.out; ++o)
+    if (nearest_element(axis, rule, o) != o / repeats) return std::nullopt;
+  return repeats;
+}
+
 // A position whose integer part is that element for every output: the exact ratio, raised by float32's rounding where
 // that reaches the next element. Of long axes none is looked for, and of some there is none.
 std::optional<Line> nearest_line(const Axis& axis, NearestRule rule) {
@@ -251,8 +261,9 @@ void lower_nearest(const OpCall& call, Lowering& lowering) {
   std::vector<Coord> at{k.dim(0), k.dim(1)};
   for (int d = 0; d < spatial; ++d) {
     const Axis& axis = axes[static_cast<size_t>(d)];
-    const auto line = nearest_line(axis, rule);
-    if (!line)
+    if (const auto repeats = nearest_repeats(axis, rule))
+      at.emplace_back(*repeats == 1 ? k.dim(2 + d) : Coord(idiv(k.index(2 + d), k.integer(*repeats))));
+    else if (const auto line = nearest_line(axis, rule); !line)
       at.emplace_back(computed_nearest(k, 2 + d, axis, rule));
     else if (line->scale == 1 && line->shift < 1 && axis.out <= axis.in)
       at.emplace_back(k.dim(2 + d));

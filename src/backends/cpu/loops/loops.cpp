@@ -9,6 +9,7 @@
 #include "backends/cpu/loops/collapse.h"
 #include "backends/cpu/loops/frame.h"
 #include "backends/cpu/loops/joined.h"
+#include "backends/cpu/loops/repeat.h"
 #include "backends/cpu/loops/running.h"
 #include "backends/cpu/step.h"
 #include "base/shape.h"
@@ -104,6 +105,7 @@ Loops::Loops(const Kernel& kernel, int threads, bool boxes) : state_(std::make_u
   const size_t parts = pieces.size() + s.joined.size();
   if (parts > 1 && !serial) s.turns = turns_of(kernel, parts);
   for (Piece& piece : pieces) {
+    if (!serial && !boxes) split_repeats(piece);
     collapse_dimensions(piece, !boxes);
     find_running_places(piece.kernel);
     drop_dead(piece.kernel);
@@ -114,7 +116,9 @@ Loops::Loops(const Kernel& kernel, int threads, bool boxes) : state_(std::make_u
     bytes = std::max(bytes, plan.scratch_bytes);
     if (plan.serial ? plan.shared_dim >= 0 : plan.tiles > 1) cost += plan.tile_cost * static_cast<double>(plan.tiles);
   }
-  s.zeros.assign(kernel.space.size() + 1, 0);
+  size_t longest = 0;
+  for (const std::vector<int64_t>& extent : s.extents) longest = std::max(longest, extent.size());
+  s.zeros.assign(longest, 0);
   s.boxes = boxes;
   s.parallel = cost >= worth_sharing_ns;
   const int count = s.parallel || boxes ? std::max(threads, 1) : 1;

@@ -49,6 +49,83 @@ TEST(LoopsMoved, Strides) {
   }
 }
 
+// Each element several times, along some dimensions, alone and beside what is copied otherwise or computed.
+TEST(LoopsMoved, Repeats) {
+  std::mt19937 random(23);
+  const auto below = [&](int64_t n) { return static_cast<int64_t>(random() % static_cast<uint64_t>(n)); };
+  for (int round = 0; round < 120; ++round) {
+    const int64_t extents[] = {1, 2, 3, 5, 8, 17, 40, 129}, times[] = {1, 2, 2, 3, 4, 7};
+    Shape shape, from;
+    std::vector<int64_t> repeats;
+    for (int64_t d = 0, rank = 1 + below(4); d < rank; ++d) {
+      from.push_back(extents[below(rank > 2 ? 6 : 8)]);
+      repeats.push_back(times[below(6)]);
+      shape.push_back(from.back() * repeats.back() - (below(5) == 0 && repeats.back() > 1 ? 1 : 0));
+    }
+    const int form = static_cast<int>(below(4));
+    Shape whole = shape;
+    if (form == 1) whole.back() *= 2;  // beside others
+    KernelBuilder b(whole);
+    const DType dtype = dtypes[static_cast<size_t>(below(5))];
+    std::vector<Coord> at, plain;
+    for (size_t d = 0; d < shape.size(); ++d) {
+      const auto own = static_cast<int>(d);
+      plain.emplace_back(b.dim(own));
+      at.emplace_back(repeats[d] == 1 ? b.dim(own)
+                                      : Coord(min(idiv(b.index(own), b.integer(repeats[d])), from[d] - 1)));
+      if (repeats[d] > 1 && form != 1 && below(4) != 0) at.back() = Coord(idiv(b.index(own), b.integer(repeats[d])));
+    }
+    Ex x = b.load(b.input({dtype, from}), at);
+    if (form == 1)
+      x = select(b.index(static_cast<int>(shape.size()) - 1) < shape.back(), x, b.load(b.input({dtype, whole}), plain));
+    if (form == 2 && dtype != DType::boolean) x = x + b.load(b.input({dtype, whole}), plain);
+    b.store(b.output({dtype, whole}), x);
+    if (form == 3) b.store(b.output({DType::i64, whole}), b.index(0));
+    check_kernel_runs(b.finish("repeats"), check_of(dtype));
+    if (HasFatalFailure()) return;
+  }
+}
+
+// Rows that are gathered and stored as they are, beside others that need room for what they compute.
+TEST(LoopsMoved, RowsBesideOthers) {
+  std::mt19937 random(29);
+  const auto below = [&](int64_t n) { return static_cast<int64_t>(random() % static_cast<uint64_t>(n)); };
+  for (int round = 0; round < 100; ++round) {
+    const int64_t extents[] = {1, 2, 3, 5, 8, 16, 17, 40, 129};
+    const int64_t rows = extents[below(9)], columns = extents[below(9)], from = extents[below(9)];
+    const Shape shape{rows, columns};
+    KernelBuilder b(shape);
+    const std::vector<Coord> here{Coord(b.dim(0)), Coord(b.dim(1))};
+    struct Output {
+      DType dtype;
+      int64_t form;
+      int table, named, whole;
+    };
+    std::vector<Output> outputs;  // arguments that are read come before those that are written
+    for (int64_t n = 1 + below(4); n > 0; --n) {
+      const DType dtype = dtypes[static_cast<size_t>(below(5))];
+      outputs.push_back({dtype, below(4), b.input({dtype, {from, columns}}), b.input({DType::i64, {rows}}),
+                         b.input({DType::i64, shape})});
+    }
+    for (const Output& one : outputs) {
+      const Ex named = b.load(one.named, std::vector<Coord>{Coord(b.dim(0))});
+      const Ex place = below(2) ? min(idiv(b.index(0), b.integer(1 + below(4))), from - 1) : min(named, from - 1);
+      const Ex x = b.load(one.table, std::vector<Coord>{Coord(place), Coord(b.dim(1))});
+      if (one.form == 0)
+        b.store(b.output({DType::i64, shape}), b.index(static_cast<int>(below(2))) + below(9));
+      else if (one.form == 1)
+        b.store(b.output({DType::f32, shape}), b.cast(named, Scalar::f32) * 0.5);
+      else if (one.form == 2)
+        b.store(b.output({DType::i64, shape}), place * place + b.load(one.whole, here));
+      b.store(b.output({one.dtype, shape}), x);
+    }
+    Check check;
+    check.seed = static_cast<unsigned>(round), check.most = 1;
+    check_kernel_runs(b.finish("rows"), check);
+    if (HasFatalFailure()) return;
+  }
+}
+
 // Squares of whole lines, and what is beside them; rows of any length, which are few vectors where they are short.
 TEST(LoopsMoved, SquaresAndShortRuns) {
   std::mt19937 random(11);
