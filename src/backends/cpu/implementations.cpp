@@ -7,6 +7,7 @@
 #include "backends/cpu/attention/reference.h"
 #include "backends/cpu/product/depthwise.h"
 #include "backends/cpu/product/few_channels.h"
+#include "backends/cpu/product/few_planes.h"
 #include "backends/cpu/product/gemv.h"
 #include "backends/cpu/product/matmul.h"
 #include "backends/cpu/product/matrices_in_place.h"
@@ -46,6 +47,7 @@ constexpr Implementation implementations[] = {
     {"few channels", conv, make_few_channels_step},
     {"winograd", conv, make_winograd_step},
     {"planes", conv, make_planes_step},
+    {"few planes", conv, make_few_planes_step},
     {"onednn conv", conv, make_onednn_conv_step},
     {"onednn conv + epilogue", conv, make_onednn_sums_step},
     {"side by side", matmul, make_side_by_side_step},

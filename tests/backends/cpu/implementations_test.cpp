@@ -81,7 +81,8 @@ TEST(ContractionChoice, Convolutions) {
   const auto dense = [](const std::string& why) {
     return "depthwise: filters that see more than one channel; few channels: " + why + "; ";
   };
-  const std::string apart = "planes: pixels that do not lie side by side; ";
+  const std::string apart =
+      "planes: pixels that do not lie side by side; few planes: pixels that do not lie side by side; ";
   const ConvCase large{.in_channels = 64, .out_channels = 64, .input = {32, 32}};
   const auto choice = [&](const ConvCase& c) { return choice_of(conv(c, plain), weight, context); };
   EXPECT_EQ(choice(large), dense("64 channels") + "then winograd");
@@ -93,7 +94,9 @@ TEST(ContractionChoice, Convolutions) {
   EXPECT_EQ(choice(c), dense("64 channels") + "winograd: windows of 5x3; " + apart + "then conv");
   c = large;
   c.groups = 2;
-  EXPECT_EQ(choice(c), dense("2 groups") + "winograd: 2 groups; planes: 2 groups; then conv");
+  EXPECT_EQ(choice(c),
+            dense("2 groups") +
+                "winograd: 2 groups; planes: 2 groups; few planes: pixels that do not lie side by side; then conv");
   EXPECT_EQ(choice({}), dense("4 channels") +
                             "winograd: 9x8 pixels of 4 to 6 channels do not pay for the transforms; " + apart +
                             "then conv");
@@ -107,7 +110,8 @@ TEST(ContractionChoice, Convolutions) {
   EXPECT_EQ(
       choice(depthwise),
       "depthwise: a float32 image with other windows than of 3 or 5 columns side by side, which oneDNN takes as it "
-      "is; few channels: 16 groups; winograd: 16 groups; planes: 16 groups; then conv");
+      "is; few channels: 16 groups; winograd: 16 groups; planes: 16 groups; few planes: pixels that do not lie side by "
+      "side; then conv");
   depthwise.type = depthwise.weight_type = DType::f16;
   EXPECT_EQ(choice(depthwise), "then depthwise");
   EXPECT_TRUE(
@@ -174,7 +178,7 @@ TEST(ContractionChoice, ConvolutionsAsProducts) {
   const Context context = plain_context();
   const auto by_windows = [](const std::string& why) {
     return "depthwise: " + why + "; few channels: " + why + "; winograd: " + why + "; planes: " + why +
-           "; onednn conv: " + why + "; onednn conv + epilogue: " + why + "; ";
+           "; few planes: " + why + "; onednn conv: " + why + "; onednn conv + epilogue: " + why + "; ";
   };
   const ConvCase pointwise{.kernel = {1, 1}, .pad = {0, 0}};
   EXPECT_TRUE(

@@ -130,6 +130,7 @@ ConvForm conv_form(const Kernel& kernel, std::span<const Binding> args, const Co
     form.declined = "windows of one pixel: a product of matrices is faster";
   else if (is_patches(form.spec))
     form.declined = "windows side by side: a product of matrices is faster";
+  form.product = !form.declined.empty();
   return form;
 }
 

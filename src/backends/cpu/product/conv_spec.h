@@ -16,6 +16,7 @@ struct ConvForm {
   ConvSpec spec;
   bool constant = false;  // the weight is
   std::string declined;   // why the kernel is better not computed window by window; empty: it may be
+  bool product = false;   // because a product of matrices is faster
 };
 ConvForm conv_form(const Kernel& kernel, std::span<const Binding> args, const Context& context);
 

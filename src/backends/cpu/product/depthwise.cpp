@@ -29,10 +29,11 @@ constexpr int64_t channel_block = 64;
 
 // The taps of a window that touch the image, and what they read.
 struct Pixel {
-  const std::byte* image = nullptr;  // the first tap, at the first channel of the block
-  const float* weight = nullptr;     // [tap][channel], likewise
-  int64_t rows = 0, columns = 0;     // of taps
-  int64_t row_stride = 0, column_stride = 0, weight_row = 0, weight_column = 0;  // in elements
+  const std::byte* image = nullptr;           // the first tap, at the first channel of the block
+  const float* weight = nullptr;              // [tap][channel], likewise
+  int64_t planes = 1, rows = 0, columns = 0;  // of taps
+  // In elements.
+  int64_t plane_stride = 0, row_stride = 0, column_stride = 0, weight_plane = 0, weight_row = 0, weight_column = 0;
 };
 
 constexpr int64_t most_neighbours = 8;
@@ -44,8 +45,8 @@ constexpr int64_t most_channels = 64;      // of such an image at once: what the
 // first pixel reads may lie before the image: its columns [low_column, high_column), counted from there, are read.
 struct Neighbours {
   const float *image = nullptr, *weight = nullptr;  // at channel 0; the weight has whole vectors
-  int64_t rows = 0;                                 // of taps, all within the image
-  int64_t row_stride = 0, column_stride = 0, weight_row = 0, weight_column = 0;
+  int64_t planes = 1, rows = 0;                     // of taps, all within the image
+  int64_t plane_stride = 0, row_stride = 0, column_stride = 0, weight_plane = 0, weight_row = 0, weight_column = 0;
   int64_t low_column = 0, high_column = 0;
   int64_t channels = 0;
   // Rows of taps from `fresh` on that are read for the first time, and come from memory: the next neighbours' pixels,
@@ -68,17 +69,30 @@ namespace HWY_NAMESPACE {
 
 constexpr int neighbours = HWY_TARGET == HWY_AVX3 ? 8 : 4;
 
+// Walks the rows of taps, plane by plane, in elements from the first one.
+template <class Taps>
+struct Lines {
+  HWY_INLINE explicit Lines(const Taps& taps) : of(taps) {}
+  HWY_INLINE bool here() const { return plane < of.planes && row < of.rows; }
+  HWY_INLINE void next() {
+    image += of.row_stride, weight += of.weight_row;
+    if (++row < of.rows) return;
+    row = 0, ++plane;
+    image = plane * of.plane_stride, weight = plane * of.weight_plane;
+  }
+  const Taps& of;
+  int64_t plane = 0, row = 0, image = 0, weight = 0;
+};
+
 template <class Type, int vectors, bool part>
 HWY_INLINE void sum_taps(const Pixel& p, int64_t channels, float* out) {
   constexpr int64_t lanes = static_cast<int64_t>(hn::MaxLanes(F()));
   VF sum[vectors];
 #pragma GCC unroll 16
   for (int v = 0; v < vectors; ++v) sum[v] = hn::Zero(F());
-  const auto* image_row = reinterpret_cast<const typename Type::T*>(p.image);
-  const float* weight_row = p.weight;
-  for (int64_t i = 0; i < p.rows; ++i, image_row += p.row_stride, weight_row += p.weight_row) {
-    const auto* image = image_row;
-    const float* weight = weight_row;
+  for (Lines at(p); at.here(); at.next()) {
+    const auto* image = reinterpret_cast<const typename Type::T*>(p.image) + at.image;
+    const float* weight = p.weight + at.weight;
     for (int64_t j = 0; j < p.columns; ++j, image += p.column_stride, weight += p.weight_column) {
 #pragma GCC unroll 16
       for (int v = 0; v < vectors; ++v) {
@@ -113,12 +127,11 @@ HWY_INLINE void sum_neighbours(const Pixel& p, float* out) {
   VF sum[neighbours];
 #pragma GCC unroll 8
   for (int n = 0; n < neighbours; ++n) sum[n] = hn::Zero(F());
-  const auto* image_row = reinterpret_cast<const typename Type::T*>(p.image);
-  const float* weight_row = p.weight;
-  for (int64_t i = 0; i < p.rows; ++i, image_row += p.row_stride, weight_row += p.weight_row) {
+  for (Lines at(p); at.here(); at.next()) {
+    const float* weight_row = p.weight + at.weight;
     const VF w0 = hn::LoadU(F(), weight_row), w1 = hn::LoadU(F(), weight_row + p.weight_column),
              w2 = hn::LoadU(F(), weight_row + 2 * p.weight_column);
-    const auto* image = image_row;
+    const auto* image = reinterpret_cast<const typename Type::T*>(p.image) + at.image;
 #pragma GCC unroll 16
     for (int j = 0; j < neighbours + 2; ++j, image += p.column_stride) {
       const VF x = Type::load(image);
@@ -219,16 +232,15 @@ HWY_INLINE void sum_vector(const Neighbours& p, const bool* present, int64_t c, 
   VF sum[count];
 #pragma GCC unroll 8
   for (int n = 0; n < count; ++n) sum[n] = hn::Zero(F());
-  const float *image_row = p.image + c, *weight_row = p.weight + c;
-#pragma GCC unroll 1
-  for (int64_t i = 0; i < p.rows; ++i, image_row += p.row_stride, weight_row += p.weight_row) {
+  for (Lines at(p); at.here(); at.next()) {
+    const float *image_row = p.image + c + at.image, *weight_row = p.weight + c + at.weight;
     VF weight[taps];
 #pragma GCC unroll 8
     for (int t = 0; t < taps; ++t) weight[t] = hn::LoadU(F(), weight_row + t * p.weight_column);
     const float* image = image_row;
-    if (i >= p.fresh)
+    if (at.row >= p.fresh)
       for (int line = 0; line < count * step * lanes / 16; ++line)
-        __builtin_prefetch(p.image + i * p.row_stride + count * step * (p.column_stride + c) + line * 16, 0, 2);
+        __builtin_prefetch(image_row - c + count * step * (p.column_stride + c) + line * 16, 0, 2);
 #pragma GCC unroll 24
     for (int j = 0; j < columns; ++j, image += p.column_stride) {
       const bool may_miss = edge && (j < taps - 1 || j > columns - taps);
@@ -341,11 +353,13 @@ class DepthwiseStep final : public BoundStep {
     const auto arg = static_cast<size_t>(image.arg);
     dtype_ = kernel.args[arg].dtype;
     image_ = static_cast<const std::byte*>(args[arg].data) + image.offset * static_cast<int64_t>(dtype_size(dtype_));
-    y_ = spec.input.size() == 2 ? make_line(spec, 0) : Line{.at = {{0, 1, 0}}};
-    x_ = make_line(spec, spec.input.size() - 1);
+    const size_t dims = spec.input.size();
+    if (dims > 2) z_ = make_line(spec, 0);
+    if (dims > 1) y_ = make_line(spec, dims - 2);
+    x_ = make_line(spec, dims - 1);
     pack_weight(kernel, args, spec);
     if (dtype_ == DType::f32) {
-      const int64_t rows = batch_ * static_cast<int64_t>(y_.at.size());
+      const auto rows = batch_ * static_cast<int64_t>(z_.at.size() * y_.at.size());
       fetches_ = x_.stride == channels_ && spec.input.size() == 2 &&
                  spec.input[0] * spec.input[1] * channels_ * 4 > cached_bytes;
       shares_ = fetches_ ? 1 : (channels_ + most_channels - 1) / most_channels;
@@ -365,7 +379,8 @@ class DepthwiseStep final : public BoundStep {
         std::fill_n(own, thread_floats_, -0.0f);  // leaves every sum as it is
         if (finish_.bias.data) widen(finish_.bias.dtype, finish_.bias.at(0, 0), channels_, own);
       }
-      const auto height = static_cast<int64_t>(y_.at.size()), rows = batch_ * height;
+      const auto height = static_cast<int64_t>(y_.at.size()),
+                 rows = batch_ * static_cast<int64_t>(z_.at.size()) * height;
       const auto part = [&](int64_t all) { return std::pair(all * thread / threads_, all * (thread + 1) / threads_); };
       if (dtype_ != DType::f32) {
         const auto [begin, end] = part(rows);
@@ -388,7 +403,8 @@ class DepthwiseStep final : public BoundStep {
   }
 
   std::string describe() const override {
-    return fmt::format("depthwise {}x{} taps {} channels {}", y_.taps, x_.taps, channels_, dtype_name(dtype_));
+    return fmt::format("depthwise {}{}x{} taps {} channels {}", z_.taps > 1 ? fmt::format("{}x", z_.taps) : "", y_.taps,
+                       x_.taps, channels_, dtype_name(dtype_));
   }
 
  private:
@@ -398,26 +414,45 @@ class DepthwiseStep final : public BoundStep {
     const auto arg = static_cast<size_t>(access.arg);
     const DType dtype = kernel.args[arg].dtype;
     weight_row_ = (channels_ + channel_block - 1) / channel_block * channel_block;
-    const size_t size = static_cast<size_t>(y_.taps * x_.taps * weight_row_) * 4;
+    const size_t size = static_cast<size_t>(z_.taps * y_.taps * x_.taps * weight_row_) * 4, dims = spec.input.size();
     weight_ = aligned_bytes(size, true);
     auto* to = reinterpret_cast<float*>(weight_.get());
-    const int64_t y_stride = spec.input.size() == 2 ? spec.weight_strides[3] : 0, x_stride = spec.weight_strides.back();
-    for (int64_t y = 0; y < y_.taps; ++y)
+    const int64_t z_stride = dims > 2 ? spec.weight_strides[3] : 0, x_stride = spec.weight_strides.back();
+    const int64_t y_stride = dims > 1 ? spec.weight_strides[3 + dims - 2] : 0;
+    for (int64_t line = 0; line < z_.taps * y_.taps; ++line)
       for (int64_t x = 0; x < x_.taps; ++x, to += weight_row_)
         for (int64_t c = 0; c < channels_; ++c)
-          to[c] = static_cast<float>(load_double(
-              args[arg].data, dtype, access.offset + c * spec.weight_strides[0] + y * y_stride + x * x_stride));
+          to[c] =
+              static_cast<float>(load_double(args[arg].data, dtype,
+                                             access.offset + c * spec.weight_strides[0] + line / y_.taps * z_stride +
+                                                 line % y_.taps * y_stride + x * x_stride));
+  }
+
+  // What the first taps of a row of the output that are within the image read, in elements, and their weights.
+  struct RowTaps {
+    int64_t image = 0, weight = 0;
+    const Line::Taps &z, &y;
+  };
+  RowTaps taps_of(int64_t row) const {
+    const auto height = static_cast<int64_t>(y_.at.size()), depth = static_cast<int64_t>(z_.at.size());
+    const Line::Taps &z = z_.at[static_cast<size_t>(row / height % depth)],
+                     &y = y_.at[static_cast<size_t>(row % height)];
+    return {row / height / depth * batch_stride_ + z.first * z_.stride + y.first * y_.stride,
+            (z.begin * y_.taps + y.begin) * x_.taps * weight_row_, z, y};
   }
 
   // A share of the channels of one row of the output in float32: neighbours, as many at once as can be.
   void neighbours_of(int64_t row, int64_t share, const float* bias) {
-    const auto height = static_cast<int64_t>(y_.at.size()), width = static_cast<int64_t>(x_.at.size());
-    const Line::Taps& y = y_.at[static_cast<size_t>(row % height)];
-    const float* image = reinterpret_cast<const float*>(image_) + row / height * batch_stride_ + y.first * y_.stride;
-    const float* weight = reinterpret_cast<const float*>(weight_.get()) + y.begin * x_.taps * weight_row_;
-    Neighbours p{.rows = y.end - y.begin,
+    const auto width = static_cast<int64_t>(x_.at.size());
+    const auto [image_at, weight_at, z, y] = taps_of(row);
+    const float* image = reinterpret_cast<const float*>(image_) + image_at;
+    const float* weight = reinterpret_cast<const float*>(weight_.get()) + weight_at;
+    Neighbours p{.planes = z.end - z.begin,
+                 .rows = y.end - y.begin,
+                 .plane_stride = z_.dilation * z_.stride,
                  .row_stride = y_.dilation * y_.stride,
                  .column_stride = x_.stride,
+                 .weight_plane = y_.taps * x_.taps * weight_row_,
                  .weight_row = x_.taps * weight_row_,
                  .weight_column = weight_row_,
                  .fresh = fetches_ ? y_.taps - y_.step - y.begin : y_.taps,
@@ -442,18 +477,21 @@ class DepthwiseStep final : public BoundStep {
 
   // One row of the output, at a block of channels.
   void row_of(int64_t row, int64_t channel, float* sums) {
-    const auto height = static_cast<int64_t>(y_.at.size()), width = static_cast<int64_t>(x_.at.size());
+    const auto width = static_cast<int64_t>(x_.at.size());
     const auto size = static_cast<int64_t>(dtype_size(dtype_));
     const int64_t count = std::min(channel_block, channels_ - channel);
-    const Line::Taps& y = y_.at[static_cast<size_t>(row % height)];
-    const int64_t start = row / height * batch_stride_ + y.first * y_.stride + channel;
+    const auto [image_at, weight_at, z, y] = taps_of(row);
+    const int64_t start = image_at + channel;
     std::array<Pixel, pixel_block> pixels;
-    pixels.fill({.rows = y.end - y.begin,
+    pixels.fill({.planes = z.end - z.begin,
+                 .rows = y.end - y.begin,
+                 .plane_stride = z_.dilation * z_.stride,
                  .row_stride = y_.dilation * y_.stride,
                  .column_stride = x_.dilation * x_.stride,
+                 .weight_plane = y_.taps * x_.taps * weight_row_,
                  .weight_row = x_.taps * weight_row_,
                  .weight_column = weight_row_});
-    const auto* weight = reinterpret_cast<const float*>(weight_.get()) + y.begin * x_.taps * weight_row_ + channel;
+    const auto* weight = reinterpret_cast<const float*>(weight_.get()) + weight_at + channel;
     for (int64_t x0 = 0; x0 < width; x0 += pixel_block) {
       const int64_t x1 = std::min(width, x0 + pixel_block);
       for (int64_t i = x0; i < x1; ++i) {
@@ -473,7 +511,7 @@ class DepthwiseStep final : public BoundStep {
   Finish finish_;
   DType dtype_ = DType::f32;
   const std::byte* image_ = nullptr;
-  Line y_, x_;
+  Line z_{.at = {{0, 1, 0}}}, y_{.at = {{0, 1, 0}}}, x_;
   int64_t weight_row_ = 0, thread_floats_ = 0, shares_ = 1;
   bool fetches_ = false, by_rows_ = true;
   std::shared_ptr<std::byte> weight_;
@@ -501,7 +539,6 @@ Answer make_depthwise_step(Problem& p) {
   if (spec.groups == 1 || spec.out_channels != 1 || spec.in_channels != 1)
     return decline("filters that see more than one channel");
   if (spec.image_strides[1] != 1) return decline("channels of the image that do not lie side by side");
-  if (spec.input.size() > 2) return decline("3 spatial dimensions");
   std::vector<int> rows{0};
   for (size_t d = 3; d < kernel.space.size(); ++d) rows.push_back(static_cast<int>(d));
   const ProductAxes axes{

@@ -11,6 +11,7 @@
 #include "backends/cpu/memory.h"
 #include "backends/cpu/product/blocking.h"
 #include "backends/cpu/product/finish.h"
+#include "backends/cpu/product/planes_end.h"
 #include "backends/cpu/product/tile_end.h"
 #include "backends/cpu/vector_targets.h"
 #include "base/threads.h"
@@ -142,26 +143,6 @@ bool is_cheaper(const ConvWindows& spec, const PlanesTileShape& tile) {
   const auto in = static_cast<double>(spec.in_channels * lines_of(spec)), out = static_cast<double>(spec.out_channels);
   const double products = in * static_cast<double>(spec.kernel.back()) * out / (2 * lanes);
   return 0.75 * in + products * idle < 1.6 * (static_cast<double>(spec.in_channels) + out);
-}
-
-// The bias along the channels with which an epilogue begins: its access, and the other operations.
-struct Ending {
-  const Access* bias = nullptr;
-  std::vector<EpilogueOp> others;
-};
-Ending split_bias(const Problem& p) {
-  Ending ending{nullptr, *p.chain};
-  const Kernel& k = p.kernel;
-  if (ending.others.empty() || ending.others[0].add < 0) return ending;
-  const Access& access = k.accesses[static_cast<size_t>(ending.others[0].add)];
-  bool along_channels =
-      access.guards.empty() && access.terms.empty() && k.args[static_cast<size_t>(access.arg)].dtype == DType::f32;
-  for (size_t d = 0; d < k.space.size(); ++d)
-    along_channels = along_channels && (d == 2 || k.space[d] == 1 || access.strides[d] == 0);
-  if (!along_channels) return ending;
-  ending.bias = &access;
-  ending.others.erase(ending.others.begin());
-  return ending;
 }
 
 class PlanesStep final : public BoundStep {
@@ -315,19 +296,10 @@ Answer make_planes_step(Problem& p) {
   if (spec.in_channels * lines_of(spec) * tile.pixels > patch_floats)
     return decline("windows that see more than L2 holds");
   if (!is_cheaper(spec, tile)) return decline("turning image and result costs less");
-  if (!p.chain) return decline(no_chain(p.kernel));
-  Ending ending = split_bias(p);
-  std::vector<int> pixels;
-  for (size_t d = 3; d < p.kernel.space.size(); ++d) pixels.push_back(static_cast<int>(d));
-  const ProductAxes axes{
-      make_axis(p.kernel.space, {0, 1}), make_axis(p.kernel.space, {2}), make_axis(p.kernel.space, pixels), {}};
-  std::vector<Finish> finishes = match_finishes(p.kernel, p.args, axes, std::move(ending.others));
-  if (finishes.empty()) return decline("a result that is no planes, or an epilogue that tiles do not end with");
-  const Finish& first = finishes[0];
-  if (first.bias.data) return decline("a sum along the pixels");
-  if (first.residual.data && first.residual.dtype != first.out.dtype)
-    return decline(fmt::format("a residual of {}", dtype_name(first.residual.dtype)));
-  return accept(std::make_unique<PlanesStep>(p, std::move(finishes), ending.bias));
+  std::string why;
+  std::optional<PlanesEnd> ending = planes_end(p, why);
+  if (!ending) return decline(std::move(why));
+  return accept(std::make_unique<PlanesStep>(p, std::move(ending->finishes), ending->bias));
 }
 
 }  // namespace npusim::cpu

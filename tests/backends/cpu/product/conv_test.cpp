@@ -151,6 +151,68 @@ TEST(ContractionConv, Planes) {
   EXPECT_GT(planes, 20);
 }
 
+// Groups with few planes of the result, and windows of one tap: rows shorter and longer than tiles, planes that are one
+// row, windows beside the image, in one to three dimensions.
+TEST(ContractionConv, FewPlanes) {
+  const auto bias = [](KernelBuilder&, Ex x, Ex bias, Ex) { return max(x + bias, 0.0); };
+  const auto wave = [](KernelBuilder&, Ex x, Ex bias, Ex residual) { return tanh(x + bias) + residual; };
+  std::mt19937 random(14);
+  const auto any = [&](std::initializer_list<int64_t> of) { return of.begin()[random() % of.size()]; };
+  int found = 0;
+  for (int n = 0; n < 120; ++n) {
+    Case c{.batch = any({1, 1, 2}), .groups = any({1, 1, 2, 5}), .in_channels = any({1, 1, 2, 7, 33})};
+    c.out_channels = any({1, 1, 2, 3, 4});
+    c.input.clear(), c.kernel.clear(), c.stride.clear(), c.pad.clear(), c.dilation.clear();
+    const bool alone = any({0, 0, 1});  // windows of one tap
+    if (alone && c.in_channels == 1) c.out_channels = any({1, 5, 9, 16});
+    for (int64_t d = 0, dims = any({1, 2, 2, 3}); d < dims; ++d) {
+      const bool row = d + 1 == dims;
+      const int64_t taps = alone ? 1 : any({1, 2, 3, 5, 9}), dilation = any({1, 1, 2, 3}),
+                    reach = (taps - 1) * dilation;
+      c.kernel.push_back(taps), c.dilation.push_back(dilation);
+      c.stride.push_back(alone ? 1 : any({1, 1, 2}));
+      c.pad.push_back(std::min(reach, any({0, 1, reach / 2, reach})));
+      const int64_t extent = row ? any({1, 5, 8, 15, 16, 17, 23, 40, 63, 64, 65, 130, 257}) : any({1, 2, 3, 6});
+      c.input.push_back(std::max<int64_t>(extent, reach + 1 - 2 * c.pad.back()));
+    }
+    c.channels_last = false;
+    const Kernel kernel = n % 3 == 0 ? conv(c, plain) : n % 3 == 1 ? conv(c, bias) : conv(c, wave);
+    std::vector<int> constant;  // the weight, the bias, both or neither
+    for (const int arg : {1, 2})
+      if (any({0, 1})) constant.push_back(arg);
+    check_contraction(kernel, constant);
+    if (HasFatalFailure()) return;
+    found += prepare(kernel, constant, make_context(1)).step->describe().starts_with("few planes");
+  }
+  EXPECT_GT(found, 60);
+}
+
+// Filters of one channel in three dimensions, channels side by side.
+TEST(ContractionConv, DepthwiseVolumes) {
+  const auto bias = [](KernelBuilder&, Ex x, Ex bias, Ex) { return max(x + bias, 0.0); };
+  std::mt19937 random(15);
+  const auto any = [&](std::initializer_list<int64_t> of) { return of.begin()[random() % of.size()]; };
+  int found = 0;
+  for (int n = 0; n < 60; ++n) {
+    Case c{.batch = any({1, 2}), .groups = any({2, 3, 16, 17, 65, 70}), .in_channels = 1, .out_channels = 1};
+    c.input.clear(), c.kernel.clear(), c.stride.clear(), c.pad.clear(), c.dilation.clear();
+    for (int d = 0; d < 3; ++d) {
+      const int64_t taps = d == 2 ? any({3, 3, 5}) : any({1, 2, 3, 5}), dilation = d == 2 ? 1 : any({1, 1, 2}),
+                    reach = (taps - 1) * dilation;
+      c.kernel.push_back(taps), c.dilation.push_back(dilation), c.stride.push_back(any({1, 1, 2}));
+      c.pad.push_back(std::min(reach, any({0, 1, reach})));
+      c.input.push_back(std::max<int64_t>(any({1, 3, 4, 7, 12}), reach + 1 - 2 * c.pad.back()));
+    }
+    c.channels_last = true;
+    c.type = any({0, 0, 1}) ? DType::bf16 : any({0, 1}) ? DType::f16 : DType::f32;
+    const Kernel kernel = n % 3 == 0 ? conv(c, plain) : n % 3 == 1 ? conv(c, bias) : conv(c, block);
+    check_contraction(kernel, {1, 2});
+    if (HasFatalFailure()) return;
+    found += prepare(kernel, {1, 2}, make_context(1)).step->describe().starts_with("depthwise");
+  }
+  EXPECT_GT(found, 20);
+}
+
 // Where oneDNN has no code of its own it multiplies matrices, and its epilogue added a residual at wrong addresses.
 TEST(ContractionConv, ResidualsOfRareGeometries) {
   for (bool last : {true, false})
