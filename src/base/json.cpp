@@ -105,6 +105,27 @@ nlohmann::json parse_json(std::string_view text, const std::string& origin, cons
   return root;
 }
 
+std::string_view quote_words(std::string_view text, std::string& storage) {
+  size_t copied = 0;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (c == '"') {
+      for (++i; i < text.size() && text[i] != '"'; ++i) i += text[i] == '\\';
+    } else if (c == 'N' || c == 'I') {
+      const std::string_view word = c == 'N' ? "NaN" : "Infinity";
+      if (text.substr(i, word.size()) != word) continue;
+      const size_t begin = i > copied && text[i - 1] == '-' ? i - 1 : i;
+      i += word.size() - 1;
+      storage.append(text.substr(copied, begin - copied));
+      storage.append("\"").append(text.substr(begin, i + 1 - begin)).append("\"");
+      copied = i + 1;
+    }
+  }
+  if (!copied) return text;
+  storage.append(text.substr(copied));
+  return storage;
+}
+
 nlohmann::json parse_json_object(std::string_view text, const std::string& origin) {
   nlohmann::json result = parse_json(text, origin);
   if (!result.is_object())
@@ -113,6 +134,12 @@ nlohmann::json parse_json_object(std::string_view text, const std::string& origi
 }
 
 nlohmann::json read_json_object(const std::string& path) { return parse_json_object(read_file(path), path); }
+
+nlohmann::json read_python_object(const std::string& path) {
+  const std::string text = read_file(path);
+  std::string storage;
+  return parse_json_object(quote_words(text, storage), path);
+}
 
 double number_in(const nlohmann::json& value, const JsonRange& range, const std::string& where) {
   const bool right = range.whole ? value.is_number_integer() : value.is_number();

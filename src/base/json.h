@@ -21,6 +21,11 @@ nlohmann::json parse_json(std::string_view text, const std::string& origin, cons
 // One object, and a file that holds one.
 nlohmann::json parse_json_object(std::string_view text, const std::string& origin);
 nlohmann::json read_json_object(const std::string& path);
+// Python writes NaN, Infinity and -Infinity as bare words, which JSON lacks: here they are strings. `storage` holds the
+// text that has been changed.
+std::string_view quote_words(std::string_view text, std::string& storage);
+// A file that Python may have written, as models' config.json.
+nlohmann::json read_python_object(const std::string& path);
 
 // What a number of a file may be, both ends included.
 struct JsonRange {

@@ -33,29 +33,6 @@ std::string to_string(const Path& path) {
   return fmt::format("{}{}{}", parent, parent.empty() ? "" : ".", path.key);
 }
 
-// Python writes NaN, Infinity and -Infinity as bare words, which JSON lacks: they become strings, and numbers accept
-// those (graph/attrs.h).
-std::string_view prepare(std::string_view text, std::string& storage) {
-  size_t copied = 0;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (c == '"') {
-      for (++i; i < text.size() && text[i] != '"'; ++i) i += text[i] == '\\';
-    } else if (c == 'N' || c == 'I') {
-      const std::string_view word = c == 'N' ? "NaN" : "Infinity";
-      if (text.substr(i, word.size()) != word) continue;
-      const size_t begin = i > copied && text[i - 1] == '-' ? i - 1 : i;
-      i += word.size() - 1;
-      storage.append(text.substr(copied, begin - copied));
-      storage.append("\"").append(text.substr(begin, i + 1 - begin)).append("\"");
-      copied = i + 1;
-    }
-  }
-  if (!copied) return text;
-  storage.append(text.substr(copied));
-  return storage;
-}
-
 struct Reader {
   Problems& problems;
 
@@ -314,7 +291,7 @@ struct Reader {
 
 Json parse(std::string_view text, const std::string& where) {
   std::string storage;
-  return parse_json(prepare(text, storage), where);
+  return parse_json(quote_words(text, storage), where);
 }
 
 }  // namespace

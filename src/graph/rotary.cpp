@@ -68,7 +68,7 @@ std::string refuse_rotary_body(const std::string& where, std::string& type) {
         "is a rotary embedding whose body the file has lost, which may scale cos and sin (YaRN does): {}, "
         "or put the model's config.json beside the IR",
         way_out);
-  type = rope_type(read_json_object(config.string()), config.string());
+  type = rope_type(read_python_object(config.string()), config.string());
   if (is_unscaled_rope(type)) return {};
   return fmt::format(
       "is a rotary embedding whose body the file has lost, of type {} by {}, which may scale cos and sin: "

@@ -400,7 +400,8 @@ bool fits_memory(const Strides& at, const Shape& shape, int64_t elements) {
 
 Strides strided_placement(const OpCall& call, int64_t offset) {
   const Shape size = call.ints("size");
-  Strides at{call.is_none("storage_offset") ? offset : call.integer("storage_offset"), call.ints("stride")};
+  const bool from_self = call.op->schema.find("storage_offset") < 0 || call.is_none("storage_offset");
+  Strides at{from_self ? offset : call.integer("storage_offset"), call.ints("stride")};
   if (size.size() != at.strides.size())
     fail(ErrorKind::bad_input, "{}: {} strides for {}", call.op->name(), at.strides.size(), to_string(size));
   for (int64_t stride : at.strides)

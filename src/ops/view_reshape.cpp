@@ -143,7 +143,6 @@ constexpr OpRecord records[] = {
     in_memory(reshaped_view<view_shape<shape_arg>>("reshape(Tensor(a) self, SymInt[] shape) -> Tensor(a)"),
               Memory::reshaped_or_own),
     reshaped_view<view_shape<size_arg>>("_unsafe_view(Tensor self, SymInt[] size) -> Tensor"),
-    reshaped_view<view_shape<size_arg>>("_reshape_alias(Tensor(a) self, SymInt[] size, SymInt[] stride) -> Tensor(a)"),
     in_memory(reshaped_view<other_shape>("reshape_as(Tensor(a) self, Tensor other) -> Tensor(a)"),
               Memory::reshaped_or_own),
     reshaped_view<other_shape>("view_as(Tensor(a) self, Tensor other) -> Tensor(a)"),

@@ -244,6 +244,9 @@ constexpr OpRecord records[] = {
         view("as_strided(Tensor(a) self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor(a)",
              infer_as_strided, lower_as_strided),
         Memory::strided),
+    in_memory(view("_reshape_alias(Tensor(a) self, SymInt[] size, SymInt[] stride) -> Tensor(a)", infer_as_strided,
+                   lower_as_strided),
+              Memory::strided),
     in_memory(
         view("as_strided_copy(Tensor self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor",
              infer_as_strided, lower_as_strided),

@@ -92,7 +92,7 @@ std::optional<HostTensor> rotary_frequencies(const TensorSet& weights, const Buf
   const auto path = std::filesystem::path(weights.path).parent_path() / "config.json";
   std::error_code ignored;
   if (!std::filesystem::exists(std::filesystem::symlink_status(path, ignored))) return std::nullopt;
-  const std::optional<Rope> rope = read_rope(read_json_object(path.string()), path.string());
+  const std::optional<Rope> rope = read_rope(read_python_object(path.string()), path.string());
   if (!rope || rope->width != 2 * buffer.type.shape[0]) return std::nullopt;
   HostTensor tensor = make_tensor({DType::f32, buffer.type.shape});
   auto* values = reinterpret_cast<float*>(tensor.data.data());

@@ -197,7 +197,7 @@ Generation generate(Session& session, const TextModel& model, const std::vector<
                     const GenerateOptions& options, const std::function<void(int64_t)>& on_token) {
   check_options(options);
   check_prompt(model, prompt);
-  check_tokens(model, options.stop_tokens, "the stop tokens");
+  check_tokens(model, options.stop_tokens, "the stop tokens (those given, or generation_config.json's eos_token_id)");
   const Sampling sampling = sampling_of(options);
   const Session::Task task(session);
   if (!model.by_position || session.states_are_torn()) session.reset_states();
@@ -241,7 +241,7 @@ std::vector<int64_t> read_stop_tokens(const std::string& tokenizer_path) {
   const auto path = std::filesystem::path(tokenizer_path).parent_path() / "generation_config.json";
   std::error_code error;
   if (tokenizer_path == "-" || !std::filesystem::exists(std::filesystem::symlink_status(path, error))) return {};
-  const auto config = read_json_object(path.string());
+  const auto config = read_python_object(path.string());
   const auto found = config.find("eos_token_id");
   if (found == config.end() || found->is_null()) return {};
   std::vector<int64_t> tokens;
