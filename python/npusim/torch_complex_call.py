@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from .torch_pairs import Pair
-from .torch_ref import Complex, Parts, Ref
+from .torch_ref import Complex, Parts, Ref, Refused
 
 if TYPE_CHECKING:
     from .torch_graph import Graph
@@ -69,6 +69,8 @@ class Call:
                 return pair(value, dtype or torch.float32)[part]
             if isinstance(value, (int, float, complex)) and name in VALUES:
                 return (value.real, value.imag)[part]
+            if isinstance(value, complex):
+                raise Refused(f"has no form with a complex number for '{name}'")
             return value
 
         def run(values: dict[str, Any]) -> Any:

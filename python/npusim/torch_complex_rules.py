@@ -20,7 +20,7 @@ aten = torch.ops.aten
 PART_BY_PART = {
     "alias", "alias_copy", "as_strided", "as_strided_scatter", "cat", "chunk", "clone", "concat", "constant_pad_nd", "contiguous", "cumsum", "detach",
     "detach_copy", "diag", "diag_embed", "diagonal", "diagonal_copy", "diagonal_scatter", "expand", "expand_as", "expand_copy",
-    "flatten", "flip", "gather", "im2col", "index", "index_add", "index_copy", "index_fill", "index_put", "index_select",
+    "flatten", "flip", "gather", "im2col", "index", "index_copy", "index_fill", "index_put", "index_select",
     "lift_fresh", "lift_fresh_copy", "masked_fill", "masked_scatter", "movedim", "mT", "nan_to_num", "narrow",
     "narrow_copy", "neg", "pad", "permute", "permute_copy", "pixel_shuffle", "pixel_unshuffle", "reflection_pad1d",
     "reflection_pad2d", "reflection_pad3d", "repeat", "repeat_interleave", "replication_pad1d", "replication_pad2d",
@@ -80,15 +80,14 @@ def _eye(call: Call, *sizes: int, **_: Any) -> Complex:
 
 
 def _linspace(call: Call, start: Any, end: Any, steps: int, **_: Any) -> Complex:
-    first, last, dtype = complex(start), complex(end), call.dtype()
+    dtype = call.dtype()
 
-    def run() -> Pair:
-        return (
-            torch.linspace(first.real, last.real, steps, dtype=dtype),
-            torch.linspace(first.imag, last.imag, steps, dtype=dtype),
-        )
+    def run(start: Any, end: Any) -> Pair:
+        held = any(isinstance(value, (Tensor, Parts)) for value in (start, end))
+        ends = [pair(value, dtype) if held else (complex(value).real, complex(value).imag) for value in (start, end)]
+        return tuple(torch.linspace(first, last, steps, dtype=dtype) for first, last in zip(*ends))  # type: ignore[return-value]
 
-    return call.apply(run)
+    return call.apply(run, start, end)
 
 
 def _copy(call: Call, to: Any, value: Any, *_: Any) -> Any:
@@ -105,6 +104,15 @@ def _scatter(call: Call, *args: Any, **kwargs: Any) -> Complex:
     if "reduce" in [arg.name for arg in call.op._schema.arguments]:
         raise Refused("has a reduction, with complex numbers")
     return call.part_by_part(args, kwargs)
+
+
+def _index_add(call: Call, self: Any, dim: int, index: Any, source: Any, alpha: Any = 1) -> Any:
+    """Real multiples are those of both parts."""
+    if not isinstance(alpha, complex):
+        return call.part_by_part((self, dim, index, source), {"alpha": alpha})
+    dtype = call.dtype()
+    scaled = call.apply(lambda value: pairs.multiply(pair(alpha, dtype), pair(value, dtype)), source)
+    return call.part_by_part((self, dim, index, scaled), {})
 
 
 # ---- arithmetic
@@ -382,6 +390,7 @@ RULES: dict[str, Callable[..., Any]] = {
     "eye": _eye,
     "fill": lambda call, z, value: call.pointwise(lambda v: v, value),
     "imag": lambda call, z: z.im,
+    "index_add": _index_add,
     "isclose": _is_close,
     "isfinite": _of_parts(lambda re, im: re.isfinite() & im.isfinite()),
     "isinf": _of_parts(lambda re, im: re.isinf() | im.isinf()),

@@ -291,6 +291,49 @@ def run(chosen):
     return [torch.from_numpy(found["output" if len(chosen) == 1 else f"output_{i}"]) for i in range(len(chosen))]
 
 
+# Every call that takes a number, of a matrix z, another one of its dtype and the number.
+GIVEN = {
+    "add": lambda z, w, s: torch.add(z, w, alpha=s), "sub": lambda z, w, s: torch.sub(z, w, alpha=s), "rsub": lambda z, w, s: torch.rsub(z, w, alpha=s),
+    "add a number": lambda z, w, s: torch.add(z, s, alpha=s), "rsub a number": lambda z, w, s: torch.rsub(z, s, alpha=s),
+    "add to a number": lambda z, w, s: torch.add(s, z, alpha=s), "of numbers": lambda z, w, s: (s - z) * s / (s + z),
+    "addcmul": lambda z, w, s: torch.addcmul(z, w, z, value=s), "addcdiv": lambda z, w, s: torch.addcdiv(z, w, z + 3, value=s),
+    "addmm": lambda z, w, s: torch.addmm(z[:, :3], z, w.mT, beta=s, alpha=s), "addmv": lambda z, w, s: torch.addmv(z[:, 0], z, w[0], beta=s, alpha=s),
+    "addr": lambda z, w, s: torch.addr(z, z[:, 0], w[0], beta=s, alpha=s),
+    "baddbmm": lambda z, w, s: torch.baddbmm(z[None, :, :3], z[None], w.mT[None], beta=s, alpha=s),
+    "pad": lambda z, w, s: torch.constant_pad_nd(z, (1, 2), s), "fill": lambda z, w, s: torch.fill(z, s), "full_like": lambda z, w, s: torch.full_like(z, s),
+    "fill_diagonal_": lambda z, w, s: z.clone().fill_diagonal_(s), "new_full": lambda z, w, s: z.new_full((2,), s), "full": lambda z, w, s: torch.full((2,), s, dtype=z.dtype) + z[0, 0],
+    "index_add": lambda z, w, s: z.index_add(0, INDEX, w[:2], alpha=s), "index_add_": lambda z, w, s: z.clone().index_add_(1, INDEX, w[:, :2], alpha=s),
+    "index_fill": lambda z, w, s: z.index_fill(1, INDEX, s), "masked_fill": lambda z, w, s: z.masked_fill(MASK, s), "scatter": lambda z, w, s: z.scatter(0, PLACES[:1], s),
+    "lerp": lambda z, w, s: torch.lerp(z, w, s), "pow": lambda z, w, s: z**s, "a power": lambda z, w, s: torch.pow(s, z), "float_power": lambda z, w, s: torch.float_power(z, s),
+    "eq": lambda z, w, s: (z == s, z != s), "linspace": lambda z, w, s: torch.linspace(s, 2, 3, dtype=z.dtype) + torch.linspace(1j, s, 3, dtype=z.dtype) + z[:, 0],
+    "linspace of a tensor": lambda z, w, s: torch.linspace(z[0, 0], s, 3, dtype=z.dtype) + torch.linspace(s, z[0, 0], 3, dtype=z.dtype),
+    "where": lambda z, w, s: torch.where(MASK, z, s) + torch.where(MASK, s, z), "where of numbers": lambda z, w, s: torch.where(MASK, s, 2) + z, "scalar_tensor": lambda z, w, s: torch.scalar_tensor(s, dtype=z.dtype) * z,
+    "y[i] = s": lambda z, w, s: torch.cat([z, z]).index_put_((INDEX,), torch.as_tensor(s, dtype=z.dtype)), "writes": lambda z, w, s: z.clone().add_(w, alpha=s).sub_(w, alpha=s).addcmul_(z, w, value=s).mul_(s),
+}  # fmt: skip
+NUMBERS = [0, 1.5, True, 2 - 0.5j, 1j]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_numbers_that_an_operator_takes():
+    """Complex ones too, where eager PyTorch takes them."""
+    rng, chosen = random.Random(1), []
+    for at, (name, function) in enumerate(GIVEN.items()):
+        for number in NUMBERS:
+            dtype = (torch.complex64, torch.complex128)[at % 2]
+            operands = [tensor(rng, dtype, (ROWS, COLUMNS), "1"), tensor(rng, dtype, (ROWS, COLUMNS), "1"), number]
+            try:
+                function(*operands)
+            except (RuntimeError, TypeError):
+                continue
+            one = lambda *of, function=function: sum(v + 0j for v in found) if isinstance(found := function(*of), tuple) else found
+            chosen.append((f"{name} of {number}", one, operands))
+    assert {name.rpartition(" of ")[0] for name, *_ in chosen} == {*GIVEN}
+    for (name, function, operands), found in zip(chosen, run(chosen), strict=True):
+        expected, wanted = (function(*map(form, operands)) for form in (lambda v: v, wide))
+        assert found.dtype == expected.dtype.to_real(), name
+        assert torch.allclose(found.double(), parts(wanted).double(), rtol=1e-4, atol=1e-5, equal_nan=True), name
+
+
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("part", range((CALLS + EACH - 1) // EACH))
 def test_calls(part):
