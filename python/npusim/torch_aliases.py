@@ -423,9 +423,13 @@ def reshapes(node: torch.fx.Node) -> bool:
     op = node.target
     if not isinstance(op, torch._ops.OpOverload) or torch.Tag.inplace_view not in op.tags or op == ATEN.detach_.default:
         return False
+    return not (op in RESIZES and _is_as_before(node))
+
+
+def _is_as_before(node: torch.fx.Node) -> bool:
+    """Whether what a call gives lies as what it is called of does."""
     before, now = (one.meta.get("val") for one in (node.args[0], node))
-    alike = isinstance(before, torch.Tensor) and before.shape == now.shape and before.stride() == now.stride()
-    return not (alike and op in RESIZES)
+    return isinstance(before, torch.Tensor) and before.shape == now.shape and before.stride() == now.stride()
 
 
 def _check_written(nodes: Iterable[torch.fx.Node]) -> None:
@@ -481,7 +485,7 @@ def check_reshaped(program: torch.export.ExportedProgram) -> None:
     for node in program.graph.nodes:
         if node.op != "call_function":
             continue
-        if reshapes(node) and node.args[0] in of:
+        if reshapes(node) and node.args[0] in of and not _is_as_before(node):
             what = f"gives '{of[node.args[0]].name}' another shape or order in place; assign it: self.x = self.x.t()"
             raise UnsupportedError([Problem(f"node '{node.name}' ({node.target})", what)])
         if (same := itself(node)) in of:

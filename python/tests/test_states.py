@@ -116,3 +116,43 @@ def test_a_session_is_not_copied():
     expected = r"expected an array of float32\[1, 2\], NumPy's, found torch.Tensor of float32\[1, 2\]"
     with pytest.raises(npusim.UsageError, match=expected):
         session.run(torch.zeros(1, 2), out={"output": torch.zeros(1, 2)})
+
+
+TURNS = {
+    "t_": lambda b: b.t_(),
+    "transpose_": lambda b: b.transpose_(0, 0),
+    "swapaxes_": lambda b: b.swapaxes_(0, -1),
+    "swapdims_": lambda b: b.swapdims_(-1, -1),
+    "squeeze_": lambda b: b.squeeze_(),
+    "squeeze_ of one": lambda b: b.squeeze_(0),
+}
+
+
+@pytest.mark.parametrize("turn", TURNS)
+@pytest.mark.parametrize("shape", [(), (4,), (1, 1), (3, 3), (2, 1, 3)])
+@pytest.mark.parametrize("write", [None, "before", "after", "through"])
+def test_turns_that_leave_a_state_as_it_lies(turn, shape, write):
+    """All others are refused by name."""
+
+    def step(m, x):
+        if write == "before":
+            m.a.mul_(0.5).add_(x)
+        turned = TURNS[turn](m.a)
+        if write in ("after", "through"):
+            (m.a if write == "after" else turned).mul_(0.5).add_(x)
+        return turned * x + m.a
+
+    model = CallsWithSelf(step, a=torch.arange(1.0, 1 + np.prod(shape, dtype=int)).reshape(shape))
+    eager, tried = copy.deepcopy(model), copy.deepcopy(model)
+    try:
+        TURNS[turn](tried.a)
+    except (IndexError, RuntimeError):
+        return
+    if tried.a.shape != model.a.shape or tried.a.stride() != model.a.stride():
+        with pytest.raises(npusim.UnsupportedError, match="gives 'b_a' another shape or order in place"):
+            npusim.export(model, (torch.tensor(2.0),))
+        return
+    session = npusim.Session(npusim.compile(model, (torch.tensor(2.0),), dtype="float32"))
+    for run in range(3):
+        x = torch.tensor(run + 0.5)
+        assert np.array_equal(session.run(x)["output"], eager(x).numpy()), run
