@@ -43,6 +43,8 @@ NOT_SPELLED = {
     *("convert_element_type", "copy_strided", "inductor_force_stride_order", "item", "normal", "uniform"),
     *("_make_token", "_sink_tokens"),
 }
+COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
+PYTORCHS = {"aten", "prim", "prims", "npusim"}  # libraries whose operators have records, or forms of their own, here
 APART: ContextVar[frozenset[OpOverload]] = ContextVar("APART", default=frozenset())  # what is being taken apart
 WHOLE: ContextVar[frozenset[OpOverload]] = ContextVar("WHOLE", default=frozenset())  # of it what a primitive stands for
 
@@ -160,7 +162,7 @@ def _is_region(call: Any) -> bool:
 def decompositions() -> dict[OpOverload, Form]:
     """For each operator that may be taken apart a function that does; it gives NotImplemented for a call that stays."""
     scaled = {op: _form(op, _no_form) for op in FORMS}
-    return scaled | _pytorchs() | _primitives() | {op: _form(op, form) for op, form in _composed()}
+    return scaled | _pytorchs() | _of_libraries() | _primitives() | {op: _form(op, form) for op, form in _composed()}
 
 
 def shows_operand(op: OpOverload) -> bool:
@@ -173,6 +175,31 @@ def shows_operand(op: OpOverload) -> bool:
 def _pytorchs() -> dict[OpOverload, Form]:
     forms: dict[Any, Form] = {**decomposition_table, **torch.export.default_decompositions()}
     return {op: _form(op, form) for op, form in forms.items() if isinstance(op, OpOverload) and _is_atens(op)}
+
+
+def _of_libraries() -> dict[OpOverload, Form]:
+    """What was defined as a composition of others, or has one noted, in a library that is no part of PyTorch, by now. What
+    npusim knows stays, whoever defined it."""
+    noted = {op: form for op, form in decomposition_table.items() if isinstance(op, OpOverload) and _is_a_librarys(op)}
+    kernels = {op: functools.partial(op._op_dk, COMPOSITE) for op in _composites()}  # op.decompose() finds these forms instead
+    return {op: _form(op, form) for op, form in (kernels | noted).items()}
+
+
+def _composites() -> Iterator[OpOverload]:
+    for name in torch._C._dispatch_get_registrations_for_dispatch_key(COMPOSITE.name):
+        namespace, _, called = name.partition("::")
+        if namespace not in PYTORCHS:
+            packet, _, overload = called.partition(".")
+            op = getattr(getattr(getattr(torch.ops, namespace), packet), overload or "default")
+            if _is_a_librarys(op):
+                yield op
+
+
+def _is_a_librarys(op: OpOverload) -> bool:
+    """Of calls that write, or give views, PyTorch's functionalisation has made what they are composed of."""
+    if op.namespace in PYTORCHS:
+        return False
+    return all(arg.alias_info is None for arg in (*op._schema.arguments, *op._schema.returns))
 
 
 def _primitives() -> dict[OpOverload, Form]:
