@@ -241,7 +241,7 @@ def compile(
     limits = budget(max_bytes, max_flops)
     made = (  # checked before a model is exported, which may take minutes
         _text("target", target),
-        _text("dtype", dtype),
+        _dtype(dtype),
         _json("config", config),
         flag("strict", strict),
         texts("disable_fusion", disable_fusion),
@@ -315,6 +315,13 @@ def _json(name: str, document: Mapping[str, Any] | Path_ | None) -> tuple[str, s
     if not found.strip():
         raise BadInputError(f"{name}: {path}: expected JSON, found an empty file")
     return path, found
+
+
+def _dtype(name: Any) -> str:
+    """What is computed in. float64 is no such dtype, and is computed in none the less."""
+    if _text("dtype", name) in ("float64", "double"):
+        raise UsageError(f'dtype {name}: models of float64 compute in it with dtype="float32"')
+    return name
 
 
 def _is_methods(model: Any) -> bool:

@@ -1,5 +1,6 @@
 """Questions about tensors that PyTorch answers in C++, where no tracer sees them, in operators: `torch.equal`,
-`torch.allclose`, `int()`, and the covariances, which ask themselves.
+`torch.allclose`, `int()`, and the covariances, which ask themselves; and functions that make a number of Python's of one
+which a tensor holds.
 
 A branch that such an answer decides is then one on a number that is read from a tensor, as any other."""
 
@@ -11,6 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
+
+from .torch_scalars import is_symbol
 
 
 class Alike(TorchFunctionMode):
@@ -65,10 +68,28 @@ def _corrcoef(input: Tensor) -> Tensor:
     return found.clamp(-1, 1)
 
 
+def _float_power(power: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    def of_tensors(base: Any, exponent: Any, **kwargs: Any) -> Tensor:
+        tensors = [torch.scalar_tensor(n, dtype=torch.float64) if is_symbol(n) else n for n in (base, exponent)]
+        return power(*tensors, **kwargs)
+
+    return of_tensors
+
+
+def _pad(input: Tensor, pad: Any, mode: str = "constant", value: Any = None) -> Tensor:
+    pads = torch._C._nn.pad
+    if mode != "constant" or not is_symbol(value):
+        return pads(input, pad, mode, value)
+    within = pads(torch.ones_like(input, dtype=torch.bool), pad)
+    return torch.where(within, pads(input, pad), torch.scalar_tensor(value, dtype=input.dtype, device=input.device))
+
+
 COMPOSED: dict[Any, Callable[..., Any]] = {
     **dict.fromkeys((torch.equal, Tensor.equal), _equal),
     **dict.fromkeys((torch.allclose, Tensor.allclose), _allclose),
     **dict.fromkeys((torch.cov, Tensor.cov), _cov),
     **dict.fromkeys((torch.corrcoef, Tensor.corrcoef), _corrcoef),
+    **{power: _float_power(power) for power in (torch.float_power, Tensor.float_power, Tensor.float_power_)},
+    **dict.fromkeys((torch.nn.functional.pad, torch._C._nn.pad), _pad),
     Tensor.__int__: lambda x: int(x.item()),  # of the number: PyTorch asks for all of a fraction first
 }

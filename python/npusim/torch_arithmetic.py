@@ -53,6 +53,7 @@ def _override(pytorchs: Function) -> Function:
                 entered.enter_context(replaced(math, function.__name__, of_numbers(function, form)))
             for name in ("floor", "ceil", "trunc"):
                 entered.enter_context(replaced(math, name, _of_item(getattr(math, name))))
+            entered.enter_context(replaced(operator, "index", _models_index))
             entered.enter_context(replaced(builtins, "max", largest(builtins.max)))
             entered.enter_context(replaced(builtins, "min", smallest(builtins.min)))
             entered.enter_context(replaced(builtins, "isinstance", _is_instance(builtins.isinstance)))
@@ -100,6 +101,22 @@ def fraction(number: Any) -> Tensor:
     return torch.scalar_tensor(number, dtype=torch.float64)
 
 
+def whole(number: Any) -> Any:
+    """What `int()` gives of a number that a tensor holds, or of a tensor of one. Of what no int64 holds, where Python has a
+    longer number or an error, the run ends."""
+    if isinstance(number, Tensor):
+        number = (number.to(torch.int64) if number.dtype == torch.bool else number).item()
+    if not isinstance(number, (SymFloat, SymInt, SymBool)):
+        return builtins.int(number)
+    if isinstance(number, SymInt):
+        return number
+    if isinstance(number, SymBool):
+        return torch.scalar_tensor(number, dtype=torch.int64).item()
+    value = fraction(number)
+    torch._assert_async(value.abs() < 2.0**63, "int of what no int64 holds")
+    return value.to(torch.int64).item()
+
+
 def is_held_fraction(value: Any) -> bool:
     """Whether it is a fraction that a tensor holds, or is made of one: not one that sizes are computed with."""
     if type(value) is not SymFloat:
@@ -115,6 +132,30 @@ def of_numbers(plain: Function, form: Function) -> Function:
         return form(*map(fraction, numbers)).item()
 
     return function
+
+
+def _index(value: Any) -> Any:
+    return whole(value) if is_held(value) and not _is_real(value) else INDEX(value)
+
+
+def _models_index(value: Any) -> Any:
+    """PyTorch asks for numbers of Python's, to choose its way by them."""
+    return (_index if _is_the_models(sys._getframe(1)) else INDEX)(value)
+
+
+def _is_real(value: Any) -> bool:
+    """Whether it is of a kind that Python takes for no index."""
+    if not isinstance(value, Tensor):
+        return isinstance(value, SymFloat)
+    return value.dtype == torch.bool or value.dtype.is_floating_point or value.dtype.is_complex
+
+
+INDEX = operator.index
+# What a module may have under names of its own, and what that is while it is traced.
+NAMED_FUNCTIONS: dict[Function, Function] = {
+    **{function: of_numbers(function, form) for function, form in FUNCTIONS.items()},
+    INDEX: _index,
+}
 
 
 def _of_item(plain: Function) -> Function:

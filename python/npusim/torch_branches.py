@@ -38,6 +38,8 @@ MOVES = {
     *(ATEN.max.default, ATEN.min.default, ATEN.amax.default, ATEN.amin.default, ATEN.alias.default, ATEN.detach.default),
     *(ATEN.item.default, ATEN._local_scalar_dense.default, torch.sym_float, operator.getitem, ATEN.index_select.default),
 }
+AS_INT: ContextVar[bool] = ContextVar("AS_INT", default=False)  # whether int() is asking, which is not followed there
+HOLDS = ": .item() in the place of int() holds for others too"  # behind its place
 INSTEAD = "torch.where, torch.cond or torch.clamp compute both sides for every input"
 
 
@@ -58,7 +60,7 @@ def places_noted() -> Iterator[None]:
 
     def deferred(self: ShapeEnv, condition: Any, message: str, *args: Any, **kwargs: Any) -> bool:
         mark = marks[-1] if marks else NUMBER if _is_one_fraction(condition) else BRANCH
-        return defer(self, condition, message + (CHOSEN if CHOOSING.get() else mark + place()), *args, **kwargs)
+        return defer(self, condition, message + (CHOSEN if CHOOSING.get() else mark + _place()), *args, **kwargs)
 
     with contextlib.ExitStack() as entered:
         entered.enter_context(replaced(ShapeEnv, "guard_or_defer_runtime_assert", deferred))
@@ -101,7 +103,11 @@ def _is_one_fraction(condition: Any) -> bool:
 
 
 def _assert(holds: torch.SymBool, condition: Any, mark: str) -> None:
-    ATEN._assert_scalar.default(holds, f"Runtime assertion failed for expression {condition}{mark}{place()}")
+    ATEN._assert_scalar.default(holds, f"Runtime assertion failed for expression {condition}{mark}{_place()}")
+
+
+def _place() -> str:
+    return place() + (HOLDS if AS_INT.get() else "")
 
 
 def find_branches(module: torch.fx.GraphModule) -> dict[str, Asked]:

@@ -1,8 +1,8 @@
-"""`float(s)` of a number that a tensor holds, and functions of `math` that the model's source has under names of its own, as
-numbers that go on as tensors.
+"""`float(s)` and `int(s)` of a number that a tensor holds, and functions that the model's source has under names of its own,
+as numbers that go on as tensors.
 
-Python lets `float()` give nothing but a number of its own. While such a model is traced its source therefore finds something
-else under the name: where that source uses it to make numbers and to ask what is one, and for nothing else."""
+Python lets `float()` and `int()` give nothing but a number of its own. While such a model is traced its source therefore
+finds something else under the name: where that source uses it to make numbers and to ask what is one, and for nothing else."""
 
 from __future__ import annotations
 
@@ -13,13 +13,15 @@ import functools
 import linecache
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from types import FrameType
 from typing import Any, TypeVar
 
 import torch
 from torch.fx.experimental.sym_node import SymNode
 
-from .torch_arithmetic import FUNCTIONS, is_held, of_numbers, replaced
+from .torch_arithmetic import NAMED_FUNCTIONS, is_held, replaced, whole
+from .torch_branches import AS_INT
 from .torch_told import is_of_a_library
 
 Result = TypeVar("Result")
@@ -46,41 +48,86 @@ class _Type(type):
     def __subclasscheck__(cls, of: type) -> bool:
         return issubclass(of, builtins.float)
 
+    def __getattr__(cls, name: str) -> Any:
+        return getattr(builtins.float, name)
+
 
 class Float(metaclass=_Type):
     """In the place of `float`."""
 
 
-def traced_with_forms(trace: Callable[[], Result]) -> Result:
+class _WholeType(type):
+    def __call__(cls, *given: Any, **base: Any) -> Any:  # type: ignore[override]
+        if len(given) != 1 or base or not (is_held(given[0]) or isinstance(given[0], torch.SymBool)):
+            return builtins.int(*given, **base)
+        return whole(given[0])
+
+    def __instancecheck__(cls, value: Any) -> bool:
+        return isinstance(value, (builtins.int, torch.SymInt))
+
+    def __subclasscheck__(cls, of: type) -> bool:
+        return issubclass(of, builtins.int)
+
+    def __getattr__(cls, name: str) -> Any:
+        return getattr(builtins.int, name)
+
+
+class Int(metaclass=_WholeType):
+    """In the place of `int`."""
+
+
+CONVERSIONS: dict[str, tuple[type, type]] = {"float": (builtins.float, Float), "int": (builtins.int, Int)}
+
+
+@dataclass
+class Forms:
+    """What a model's modules find while it is traced."""
+
+    follow_int: bool = True
+    followed_int: bool = False  # whether a module has had another `int`
+
+
+def traced_with_forms(trace: Callable[[], Result], forms: Forms) -> Result:
     """What a function traces, which is called again for each module of the model that needs other functions."""
     done: set[int] = set()
     with contextlib.ExitStack() as entered:
         while True:
             try:
-                with _asking(done):
+                with _asking(done, forms):
                     return trace()
             except _Again as again:
                 done.add(id(again.names))
+                forms.followed_int |= "int" in again.forms
                 for name, form in again.forms.items():
                     entered.enter_context(_found(again.names, name, form))
 
 
 @contextlib.contextmanager
-def _asking(done: set[int]) -> Iterator[None]:
+def _asking(done: set[int], told: Forms) -> Iterator[None]:
     """Ends the trace where a number that a tensor holds becomes one of Python's in a module that may have other functions."""
 
     def asking(plain: Callable[..., Any]) -> Callable[..., Any]:
         def guarded(self: SymNode, file: str, line: int) -> Any:
             frame = None if self.expr.is_number else _caller()
-            if frame is not None and id(frame.f_globals) not in done and (forms := _forms(frame)):
+            if frame is None:
+                return plain(self, file, line)
+            tree = _parsed("".join(linecache.getlines(frame.f_code.co_filename, frame.f_globals)))
+            forms = _forms(tree, frame, told)
+            called = _called_in(tree, frame.f_lineno) if tree.body else set(frame.f_code.co_names)
+            if id(frame.f_globals) not in done and called & forms.keys():
                 raise _Again(frame.f_globals, forms)
-            return plain(self, file, line)
+            token = AS_INT.set(told.follow_int and "int" in called - forms.keys())
+            try:
+                return plain(self, file, line)
+            finally:
+                AS_INT.reset(token)
 
         return guarded
 
-    with replaced(SymNode, "guard_float", asking(SymNode.guard_float)):
-        with replaced(SymNode, "guard_int", asking(SymNode.guard_int)):  # which Python asks for where a fraction is none
-            yield
+    with contextlib.ExitStack() as entered:
+        for name in ("guard_float", "guard_int", "guard_bool"):  # Python asks for the latter two where a number is none
+            entered.enter_context(replaced(SymNode, name, asking(getattr(SymNode, name))))
+        yield
 
 
 @contextlib.contextmanager
@@ -102,20 +149,22 @@ def _caller() -> FrameType | None:
     return frame
 
 
-def _forms(frame: FrameType) -> dict[str, Any]:
-    """What the module of a call is to find under which names, if the line calls one of them."""
-    plain = {id(function): of_numbers(function, form) for function, form in FUNCTIONS.items()}
+def _forms(tree: ast.Module, frame: FrameType, told: Forms) -> dict[str, Any]:
+    """What the module of a call is to find under which names."""
+    plain = {id(function): form for function, form in NAMED_FUNCTIONS.items()}
     forms = {name: plain[id(value)] for name, value in frame.f_globals.items() if id(value) in plain}
-    tree = _parsed("".join(linecache.getlines(frame.f_code.co_filename, frame.f_globals)))
-    if frame.f_globals.get("float", builtins.float) is builtins.float and _is_plain(tree, "float"):
-        forms["float"] = Float
-    called = {
-        node.func.id
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
-        if node.lineno <= frame.f_lineno <= (node.end_lineno or node.lineno)
-    }
-    return forms if called & forms.keys() else {}
+    for name, (type_of, form) in CONVERSIONS.items():
+        has = frame.f_globals.get(name, type_of) in (type_of, form)
+        if has and _is_plain(tree, name) and (told.follow_int or name != "int"):
+            forms[name] = form
+    return forms
+
+
+@functools.lru_cache(maxsize=256)
+def _called_in(tree: ast.Module, line: int) -> set[str]:
+    """What is called by name in a line."""
+    calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call) and node.lineno <= line <= (node.end_lineno or 0))
+    return {name.id for node in calls for name in _called(node)}
 
 
 @functools.lru_cache(maxsize=16)
@@ -127,16 +176,32 @@ def _parsed(source: str) -> ast.Module:
         return ast.Module(body=[], type_ignores=[])
 
 
+def _called(call: ast.Call) -> Iterator[ast.Name]:
+    """What it calls by name, itself or through map()."""
+    maps = isinstance(call.func, ast.Name) and call.func.id == "map"
+    yield from (one for one in (call.func, *(call.args[:1] if maps else ())) if isinstance(one, ast.Name))
+
+
+@functools.lru_cache(maxsize=64)
 def _is_plain(tree: ast.Module, name: str) -> bool:
-    """Whether a module only calls it, asks what is an instance of it, and annotates with it."""
+    """Whether the functions of a module only call it, let map() call it, ask what it has and what is an instance of it, and
+    annotate with it. What stands outside of them has been run."""
     fine: set[int] = set()
+    inside: set[int] = set()
     for node in ast.walk(tree):
         allowed: list[ast.AST | None] = []
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-            allowed = [node.func, *(node.args[1:2] if node.func.id == "isinstance" else ())]
+            fine |= {id(called) for called in _called(node)}
+            allowed = node.args[1:2] if node.func.id == "isinstance" else []
+        elif isinstance(node, ast.Attribute):
+            fine.add(id(node.value))
         elif isinstance(node, (ast.arg, ast.AnnAssign)):
             allowed = [node.annotation]
         elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             allowed = [node.returns]
         fine |= {id(inner) for part in allowed if part is not None for inner in ast.walk(part)}
-    return all(id(node) in fine for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id == name)
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            body = node.body if isinstance(node.body, list) else [node.body]
+            inside |= {id(inner) for part in body for inner in ast.walk(part)}
+    names = (node for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id == name)
+    return all(id(node) in fine or id(node) not in inside for node in names)

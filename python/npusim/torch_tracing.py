@@ -155,6 +155,8 @@ class _Data(TorchFunctionMode):
             return self.set(*args)
         if packs(call):  # of lengths that nobody knows yet
             raise Packs
+        if call is torch.Tensor.__setitem__ and (placed := _placed(*args[:2])) is not None:
+            return call(*placed, *args[2:], **(kwargs or {}))
         if call is torch._C._nn.one_hot:
             named = {**dict(zip(("tensor", "num_classes"), args)), **(kwargs or {})}
             if named.pop("num_classes", -1) == -1:
@@ -170,6 +172,30 @@ class _Data(TorchFunctionMode):
             else:
                 what = f"gives a {list(x.shape)} of {x.dtype} the values of a {list(value.shape)} of {value.dtype}"
                 raise UnsupportedError([Problem("'.data ='", what)])
+
+
+def _placed(x: torch.Tensor, index: Any) -> tuple[torch.Tensor, Any] | None:
+    """`x[:, n] = v`, where PyTorch takes no number that a tensor holds among several indices: the view of x at such numbers,
+    and the other indices of it. None where there is none."""
+    if not isinstance(index, tuple) or not any(type(one) is torch.SymInt for one in index):
+        return None
+    taken = [0 if one is None or one is ... or isinstance(one, bool) else 1 for one in index]
+    for i, one in enumerate(index):
+        if isinstance(one, torch.Tensor):
+            taken[i] = one.dim() if one.dtype in (torch.bool, torch.uint8) else 1
+        elif not (taken[i] == 0 or isinstance(one, (int, slice, torch.SymInt))):
+            return None
+    at, view = x.dim(), x
+    hidden = at - sum(taken)  # by an ellipsis, or behind all
+    if hidden < 0 or sum(one is ... for one in index) > 1:
+        return None
+    at -= 0 if any(one is ... for one in index) else hidden
+    for one, extent in zip(reversed(index), reversed(taken), strict=True):
+        at -= hidden if one is ... else extent
+        if type(one) is torch.SymInt:
+            view = view.select(at, one)
+    rest = tuple(one for one in index if type(one) is not torch.SymInt)
+    return view, rest or ...
 
 
 def _chain_matmul(chain_matmul: Any) -> Any:

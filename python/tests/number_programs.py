@@ -32,6 +32,8 @@ VALUES: dict[str, Callable[[Any], Any]] = {
     "round to digits": lambda s: round(s * 1.0, 1),
     "float": lambda s: float(s),
     "float of float": lambda s: float(float(s) * 2),
+    "int": lambda s: int(s),
+    "int of float": lambda s: int(float(s) * 2) + int(s * 0.5),
     "what is a float": lambda s: float(s) if isinstance(float(s), float) else 100,
     "math.sqrt": lambda s: math.sqrt(abs(s)),
     "sqrt": lambda s: sqrt(abs(s)),

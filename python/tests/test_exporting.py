@@ -599,10 +599,16 @@ def at_a_number(x):
 
 @pytest.mark.parametrize("strict", [False, True])
 def test_what_helps_is_said(strict):
-    """Of an index that PyTorch does not trace, and of what torch.export gives without values."""
-    with pytest.raises(npusim.UnsupportedError, match=r"What helps: an index that is a tensor or a slice") as told:
-        npusim.export(Calls(at_a_number), (torch.randn(2, 3),), strict=strict)
-    assert "strict=True" not in str(told.value)
+    """Of an index that dynamo does not trace, and of what torch.export gives without values."""
+    if strict:
+        with pytest.raises(npusim.UnsupportedError, match=r"What helps: an index that is a tensor or a slice") as told:
+            npusim.export(Calls(at_a_number), (torch.randn(2, 3),), strict=strict)
+        assert "strict=True" not in str(told.value)
+    else:
+        session = npusim.Session(npusim.compile(Calls(at_a_number), (torch.randn(2, 3),), dtype="float32"))
+        for _ in range(5):
+            x = torch.randn(2, 3)
+            assert np.array_equal(session.run(x)["output"], at_a_number(x).numpy())
     left = "torch.export left its tracer's tensor, without values. What helps: torch.compile"
     with pytest.raises(npusim.UnsupportedError, match=left):
         npusim.export(Calls(lambda x: torch.func.grad(lambda t: (t * t).sum())(x)), (torch.randn(3),), strict=strict)
@@ -771,3 +777,45 @@ class Strange:
 def test_classes_that_pytorch_does_not_know_are_to_be_registered(forward, given, strict):
     with pytest.raises(npusim.UnsupportedError, match=r"What helps: a list, tuple, dict or dataclass in its place, or "):
         npusim.export(Calls(forward), (given,), strict=strict)
+
+
+LAZY = {
+    "LazyLinear": ((2, 3), ["parameter '0.weight'", "parameter '0.bias'"]),
+    "LazyConv1d": ((2, 3, 4), ["parameter '0.weight'"]),
+    "LazyConvTranspose2d": ((2, 3, 4, 4), ["parameter '0.weight'"]),
+    "LazyBatchNorm1d": ((2, 3), ["parameter '0.weight'", "buffer '0.running_mean'", "buffer '0.running_var'"]),
+    "LazyInstanceNorm2d": ((2, 3, 4, 4), ["buffer '0.running_var'"]),
+}
+
+
+@pytest.mark.parametrize("name", LAZY)
+def test_weights_without_a_shape_are_refused_by_name(name):
+    shape, weights = LAZY[name]
+    given = {"LazyLinear": [5], "LazyInstanceNorm2d": []}.get(name, [4, 2] if "Conv" in name else [])
+    options = {"affine": True, "track_running_stats": True} if "Norm" in name else {}
+    model, x = torch.nn.Sequential(getattr(torch.nn, name)(*given, **options)).eval(), torch.randn(shape)
+    for function in (npusim.export, npusim.compile, npusim.partition):
+        with pytest.raises(npusim.UsageError, match="Run the model once before") as told:
+            function(model, (x,))
+        assert all(weight in str(told.value) for weight in weights)
+    with torch.no_grad():
+        wanted = model(x)
+        found = npusim.Session(npusim.compile(model, (x,), dtype="float32")).run(x)["output"]
+    assert np.allclose(found, wanted.numpy(), atol=1e-5)
+
+
+def test_torch_compile_initialises_lazy_modules():
+    torch._dynamo.reset()
+    model, x = torch.nn.Sequential(torch.nn.LazyLinear(5), torch.nn.LazyBatchNorm1d()).eval(), torch.randn(2, 3)
+    with torch.no_grad():
+        assert torch.allclose(torch.compile(model, backend="npusim")(x), model(x), atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["float64", "double"])
+def test_what_computes_in_float64_is_said(name):
+    model, x = torch.nn.Linear(2, 3).double(), torch.randn(4, 2, dtype=torch.float64)
+    with pytest.raises(npusim.UsageError, match='models of float64 compute in it with dtype="float32"') as told:
+        npusim.compile(model, (x,), dtype=name)
+    assert "did you mean" not in str(told.value)
+    found = npusim.Session(npusim.compile(model, (x,), dtype="float32")).run(x)["output"]
+    assert found.dtype == np.float64 and np.allclose(found, model(x).detach().numpy(), rtol=1e-14)

@@ -202,7 +202,7 @@ BRANCHES: dict[str, Callable[[Any, torch.Tensor], torch.Tensor]] = {
     "a whole number beside a fraction": lambda m, x: x * max(int((x > 0).sum().item()), 2.5),
     "whole numbers": lambda m, x: x * 2 if (x > 0).sum().item() < 5 else x,
     "a float": lambda m, x: x * 2 if float(x.mean()) > 0.25 else x,
-    "an int": lambda m, x: x * int(x.mean() * 10),
+    "a size": lambda m, x: x * len(range(int(x.mean().nan_to_num(0, 9, -9) * 10))),
     "truth": lambda m, x: x * bool(x.mean() > 0.2),
     "in a list": lambda m, x: x * (True in [x.mean().item() > 0.25]),
     "a math function": lambda m, x: x * 2 if math.exp(x.mean().item()) > 1.2 else x,

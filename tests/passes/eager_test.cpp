@@ -1,5 +1,7 @@
 // Programs that write in place and address memory, against what eager PyTorch gives: the reference runs functionalize
 // too, so that only PyTorch can tell. eager/make_programs.py writes them.
+#include <fmt/format.h>
+
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -111,6 +113,21 @@ TEST(EagerMemory, PointwiseResultsKeepTheOrderOfTheirOperands) {
   expect(y + "%a: float32[6] = aten.reshape.default(%y, shape=[6])\n"
              "%b: float32[6] = aten.mul_.Tensor(%a, 2.0)\noutput %y\noutput %a\n",
          {{0, 3, 1, 4, 2, 5}, columns_doubled});
+}
+
+// Its strides count, whatever the order of what it views.
+TEST(EagerMemory, ReshapedAliasesAddressMemory) {
+  const auto alias = [](const std::string& of, const char* size, const char* stride, const char* type) {
+    return fmt::format("%a: {} = aten._reshape_alias.default({}, size={}, stride={})\noutput %a\n", type, of, size,
+                       stride);
+  };
+  expect(x23 + alias("%x", "[3, 2]", "[2, 1]", "float32[3, 2]"), {kept});
+  expect(x23 + alias("%x", "[3, 2]", "[1, 3]", "float32[3, 2]"), {{0, 3, 1, 4, 2, 5}});
+  const std::string turned = x23 + "%t: float32[3, 2] = aten.t.default(%x)\n";
+  expect(turned + alias("%t", "[3, 2]", "[1, 3]", "float32[3, 2]"), {{0, 3, 1, 4, 2, 5}});
+  expect(turned + alias("%t", "[6]", "[1]", "float32[6]"), {kept});
+  expect(x23 + "%s: float32[1, 3] = aten.slice.Tensor(%x, dim=0, start=1)\n" + alias("%s", "[3]", "[1]", "float32[3]"),
+         {{3, 4, 5}});
 }
 
 TEST(EagerMemory, AsStridedAddressesTheWholeMemory) {

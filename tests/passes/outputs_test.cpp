@@ -273,8 +273,14 @@ TEST(Outputs, W21RotaryBaseComesFromTheConfig) {
         R"("rope_parameters": {"full_attention": {"rope_theta": 1e6}, "sliding_attention": {}})"})
     EXPECT_EQ(frequencies(fmt::format(R"({{"head_dim": 4, "rope_theta": 1e6, {}}})", more)), none) << more;
   for (const char* more : {R"("partial_rotary_factor": 1.0)", R"("rope_parameters": {"rope_theta": 1e6})",
-                           R"("rope_local_base_freq": null)"})
+                           R"("rope_local_base_freq": null)", R"("rope_scaling": null)",
+                           R"("time_step_limit": [0.0, Infinity], "none": NaN, "low": -Infinity, "Infinity": "NaN")"})
     EXPECT_EQ(frequencies(fmt::format(R"({{"head_dim": 4, "rope_theta": 1e6, {}}})", more)).size(), 2u) << more;
+  // What should be an object and is none is not passed over.
+  for (const char* key : {"rope_scaling", "rope_parameters"})
+    for (const char* value : {R"("yarn")", "4.0", "false", R"([{"rope_type": "yarn"}])", "Infinity"})
+      EXPECT_THROW(frequencies(fmt::format(R"({{"head_dim": 4, "rope_theta": 1e6, "{}": {}}})", key, value)), Error)
+          << key << value;
   buffer.fqn = "model.rotary_emb.sliding_attention_inv_freq";
   EXPECT_EQ(frequencies(R"({"head_dim": 4, "rope_theta": 1e6})"), none);
   std::filesystem::remove_all(folder);

@@ -258,6 +258,56 @@ constexpr std::array<Way<Type>, sizeof...(i)> weigh_of(std::integer_sequence<int
   return {weigh_rows<Type, i + 1>...};
 }
 
+// Some rows of w, each from its first column to its last, into the sums: w is read as it lies.
+template <class Type, int rows, int depth>
+HWY_INLINE void add_rows(const Product<Type>& p, int64_t k) {
+  const F f;
+  VF x[rows][depth];
+#pragma GCC unroll 4
+  for (int r = 0; r < rows; ++r)
+#pragma GCC unroll 4
+    for (int i = 0; i < depth; ++i) x[r][i] = hn::Set(f, p.x[r * p.ld_x + k + i]);
+  const typename Type::T* w = p.w + k * p.stride;
+  for (int64_t n = 0; n < p.columns; n += lanes) {
+    const int64_t there = std::min(lanes, p.columns - n);
+    VF row[depth];
+#pragma GCC unroll 4
+    for (int i = 0; i < depth; ++i)
+      row[i] = there == lanes ? Type::load(w + i * p.stride + n) : load_first<Type>(w + i * p.stride + n, there);
+#pragma GCC unroll 4
+    for (int r = 0; r < rows; ++r) {
+      float* to = p.out + r * p.ld_out + n;
+      VF sum = hn::Mul(x[r][0], row[0]);
+#pragma GCC unroll 4
+      for (int i = 1; i < depth; ++i) sum = hn::MulAdd(x[r][i], row[i], sum);
+      sum = hn::Add(there == lanes ? hn::LoadU(f, to) : load_first<F32>(to, there), sum);
+      if (there == lanes)
+        hn::StoreU(sum, f, to);
+      else
+        store_first(sum, to, there);
+    }
+  }
+}
+template <class Type, int rows>
+void add_all_rows(const Product<Type>& p) {
+  constexpr int together = 4;
+  int64_t k = 0;
+  for (; k + together <= p.depth; k += together) add_rows<Type, rows, together>(p, k);
+  for (; k < p.depth; ++k) add_rows<Type, rows, 1>(p, k);
+}
+
+void add_long_rows(DType dtype, const void* w, int64_t stride, int64_t columns, int64_t depth, const float* x,
+                   int64_t ld_x, int64_t rows, float* out, int64_t ld_out) {
+  with_type(dtype, [&](auto type) {
+    using Type = decltype(type);
+    Product<Type> p{static_cast<const typename Type::T*>(w), stride, columns, depth, x, ld_x, out, ld_out};
+    for (int64_t r = 0; r < rows; r += 2) {
+      p.x = x + r * ld_x, p.out = out + r * ld_out;
+      rows - r > 1 ? add_all_rows<Type, 2>(p) : add_all_rows<Type, 1>(p);
+    }
+  });
+}
+
 void add_weighted(DType dtype, const void* w, int64_t stride, int64_t columns, int64_t depth, const float* x,
                   int64_t ld_x, int64_t rows, float* out, int64_t ld_out) {
   with_type(dtype, [&](auto type) {
@@ -280,10 +330,15 @@ HWY_AFTER_NAMESPACE();
 namespace npusim::cpu {
 HWY_EXPORT(dot_columns);
 HWY_EXPORT(add_weighted);
+HWY_EXPORT(add_long_rows);
 
 void dot_columns(DType dtype, const void* w, int64_t stride, int64_t columns, int64_t depth, const float* x,
                  int64_t ld_x, int64_t rows, float* out, int64_t ld_out) {
   HWY_DYNAMIC_DISPATCH(dot_columns)(dtype, w, stride, columns, depth, x, ld_x, rows, out, ld_out);
+}
+void add_long_rows(DType dtype, const void* w, int64_t stride, int64_t columns, int64_t depth, const float* x,
+                   int64_t ld_x, int64_t rows, float* out, int64_t ld_out) {
+  HWY_DYNAMIC_DISPATCH(add_long_rows)(dtype, w, stride, columns, depth, x, ld_x, rows, out, ld_out);
 }
 void add_weighted(DType dtype, const void* w, int64_t stride, int64_t columns, int64_t depth, const float* x,
                   int64_t ld_x, int64_t rows, float* out, int64_t ld_out) {

@@ -15,5 +15,8 @@ void dot_columns(DType dtype, const void* w, int64_t stride, int64_t columns, in
 // there counts as one number more.
 void add_weighted(DType dtype, const void* w, int64_t stride, int64_t columns, int64_t depth, const float* x,
                   int64_t ld_x, int64_t rows, float* out, int64_t ld_out);
+// The same, of long rows that are read one after the other: what each column adds up is in another order.
+void add_long_rows(DType dtype, const void* w, int64_t stride, int64_t columns, int64_t depth, const float* x,
+                   int64_t ld_x, int64_t rows, float* out, int64_t ld_out);
 
 }  // namespace npusim::cpu

@@ -17,6 +17,7 @@ namespace {
 
 // Columns of a tile of the epilogue: of strided weights more, whose rows are read from new places for every tile.
 constexpr int64_t chunk_columns = 256, wide_chunk_columns = 1024;
+constexpr int64_t least_long_row = 1024;  // columns that are read in the order of memory
 
 class GemvStep final : public BoundStep {
  public:
@@ -86,12 +87,14 @@ class GemvStep final : public BoundStep {
   void weighted(int64_t batch, int64_t n, int64_t count, const float* x, float* out) const {
     constexpr int64_t part = 256;
     for (int64_t r = 0; r < rows_; ++r) std::fill_n(out + r * chunk_, count, -0.0f);
+    // Which does not depend on how many of the columns a thread has.
     const int64_t run = b_.run[1];
+    const auto add = run >= least_long_row ? add_long_rows : add_weighted;
     for (int64_t i = n, next = 0; i < n + count; i = next) {
       next = std::min(n + count, (i / run + 1) * run);
       for (int64_t k = 0; k < depth_; k += part)
-        add_weighted(b_.dtype, b_.at(batch, i, k), b_.step[2], next - i, std::min(part, depth_ - k), x + k, ld_x_,
-                     rows_, out + (i - n), chunk_);
+        add(b_.dtype, b_.at(batch, i, k), b_.step[2], next - i, std::min(part, depth_ - k), x + k, ld_x_, rows_,
+            out + (i - n), chunk_);
     }
   }
 
