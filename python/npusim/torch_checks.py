@@ -106,8 +106,14 @@ def hold(graph: torch.fx.Graph, checks: list[tuple[str, torch.fx.Node]], every: 
         names = list(dict.fromkeys(name for name, _ in checks))
         name = "_and_".join([*names[:NAMED], *(["others"] if len(names) > NAMED else [])])
         places = whole if every else whole[:1]
-        results = {i: _assertion(graph, name, held, output.args[0][i]) for i in places}
+        results = {i: _assertion(graph, _with_those_before(name, output.args[0][i]), held, output.args[0][i]) for i in places}
     output.args = (tuple(results.get(i, value) for i, value in enumerate(output.args[0])),)
+
+
+def _with_those_before(name: str, value: torch.fx.Node) -> str:
+    """The name of conditions, and of those that a value was given after: a run tells the last of what it has made one step."""
+    before = value.args[1] if value.target == ATEN._functional_assert_async.msg else ""
+    return f"{before}_and_{name}" if before else name
 
 
 def _assertion(graph: torch.fx.Graph, name: str, condition: torch.fx.Node, value: torch.fx.Node) -> torch.fx.Node:

@@ -38,7 +38,7 @@ from .torch_assigned import (
 )
 from .torch_branches import find_branches
 from .torch_contents import Contents, changed_text, held_twice
-from .torch_conversions import traced_with_forms
+from .torch_conversions import Forms, traced_with_forms
 from .torch_dataclasses import classes_told, paths_of, results_told, tell_structures
 from .torch_fixed import holding
 from .torch_given import moved_states
@@ -146,8 +146,8 @@ def _of_module(
         refuse_seeds(program, seeds)
         return program
 
-    def trace(branches: bool) -> tuple[Exported, str]:
-        program = once() if strict else traced_with_forms(lambda: traced_with_lengths(model, once))
+    def trace(branches: bool, forms: Forms) -> tuple[Exported, str]:
+        program = once() if strict else traced_with_forms(lambda: traced_with_lengths(model, once), forms)
         check_next_run(model, args, {**given, **held}, assigned, moved_states(program))
         return of_program(program, type(model).__name__, branches, assigned, shared), trained_text(program, model)
 
@@ -190,24 +190,33 @@ def _told(
     return told(error, type(model).__name__, followed, traced, raises, gradient, written, strict)
 
 
-def _for_all_or_example(trace: Callable[[bool], Any]) -> Any:
-    """What is traced for all values, or where that ends at a value, for the example's. What npusim refuses of the latter is
-    the reason then; of what PyTorch raises it is the first."""
+def _for_all_or_example(trace: Callable[[bool, Forms], Any]) -> Any:
+    """What is traced for all values, or where that ends at a value, for the example's; and where it ends with numbers that
+    int() gives as tensors, with Python's. What npusim refuses of the second is the reason then; of what PyTorch raises it is
+    the first."""
+    forms = Forms()
     try:
-        return trace(False)
+        return trace(False, forms)
     except Exception as error:
-        if not _asks_for_values(error):
+        if not _asks_for_values(error) and not forms.followed_int:
             raise
         first = error
-    try:
-        with following_example():
-            return trace(True)
-    except Error:
-        raise
-    except Exception as other:
-        if isinstance(first, GuessedWrong):
-            raise _with_reason(first, f", and with the sizes of the example it ends in {what_of(other)}. {ANOTHER_LINE}") from other
-        raise first from other
+    other: Exception = first
+    for follow_int in (True, False) if _asks_for_values(first) else (False,):
+        if not follow_int and not forms.followed_int:
+            break
+        try:
+            with following_example():
+                return trace(True, forms if follow_int else Forms(follow_int=False))
+        except Exception as error:
+            other = error if follow_int else other
+    if isinstance(other, Error):
+        raise other
+    if isinstance(first, GuessedWrong):
+        raise _with_reason(first, f", and with the sizes of the example it ends in {what_of(other)}. {ANOTHER_LINE}") from other
+    if other is first:
+        raise first
+    raise first from other
 
 
 def _with_reason(error: GuessedWrong, more: str) -> UnsupportedError:
@@ -280,6 +289,18 @@ def _check_model(model: Any) -> None:
         what = "is a module of TorchScript, which torch.export does not take: expected the module that it was made of, or what "
         what += "torch._export.converter.TS2EPConverter(model, args, kwargs).convert().module() is"
         raise UnsupportedError([Problem(f"model '{type(model).__name__}'", what)])
+    _check_initialised(model)
+
+
+def _check_initialised(model: torch.nn.Module) -> None:
+    """Refuses what lazy modules have until their first call: parameters and buffers without a shape."""
+    problems = []
+    for kind, weights in (("parameter", model.named_parameters()), ("buffer", model.named_buffers())):
+        names = [name for name, weight in weights if torch.nn.parameter.is_lazy(weight)]
+        what = "has no shape yet: a lazy module gets it in its first call. Run the model once before: model(…)"
+        problems += [Problem(f"{kind} '{name}'", what) for name in names]
+    if problems:
+        raise UsageError(problems)
 
 
 def _check_examples(model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
