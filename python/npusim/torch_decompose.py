@@ -29,7 +29,7 @@ from .torch_checks import example_operands, without_tokens
 from .torch_complex import concerns_complex, has_form
 from .torch_compositions import COMPOSITIONS
 from .torch_foreach import written_one_by_one
-from .torch_given import with_memory_given, with_one_name
+from .torch_given import with_memory_given, with_turns_told
 from .torch_layouts import asks_for_order, check_resized, with_copied_results, with_results_for_outs
 from .torch_names import names_within, renamed
 from .torch_scalars import FILLS, FORMS, given_numbers, is_symbol, with_tensors
@@ -52,7 +52,7 @@ WHOLE: ContextVar[frozenset[OpOverload]] = ContextVar("WHOLE", default=frozenset
 def functionalised(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
     """The program as calls that write nothing: what it changes is among its outputs, and its signature says whose they are.
     An operator is taken apart only where all that it comes to has a form: others keep their names."""
-    program = with_one_name(program)
+    program = with_turns_told(program)
     check_resized(program)
     program = with_memory_given(with_views_told(program))
     program = with_views_for_resizes(program)

@@ -1,11 +1,12 @@
-"""set_: a tensor that shows other memory from there on, whatever its names. Where that is an argument, the caller's tensor
-does too, and a buffer or a parameter in the next run."""
+"""set_, and dynamo's form of `x.data = y`: a tensor that shows other memory from there on, whatever its names. Where that is an
+argument, the caller's tensor does too, and a buffer or a parameter in the next run."""
 
 from __future__ import annotations
 
 import contextlib
 import copy
 import operator
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -14,15 +15,105 @@ from torch.export.graph_signature import InputKind, OutputKind, TensorArgument
 
 from .errors import Problem, UnsupportedError
 from .torch_aliases import REGIONS, copied, itself, memory_of, parts_of, place_of, rebuilt, reshapes, written_memories
-from .torch_layouts import ADDRESSING
+from .torch_bodies import insert
+from .torch_checks import example_operands
+from .torch_layouts import ADDRESSING, DATA_SET
 from .torch_levels import innermost
+from .torch_memory import remember
 from .torch_rows import argument, call
-from .torch_strided import addresses, places_at
+from .torch_strided import addresses, places_at, strides_of
 
 ATEN = torch.ops.aten
 STATES = (InputKind.BUFFER, InputKind.PARAMETER)
 COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
+GRADIENTS = torch.ops.higher_order.wrap_with_set_grad_enabled
 Node = torch.fx.Node
+
+
+def with_turns_told(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
+    """The program in which each call that gives a tensor other memory, or another shape, is one of the tensor itself, under the
+    name that PyTorch's functionalisation knows it by. The program itself where there is none."""
+    return with_one_name(_with_data_set(_out_of_regions(program)))
+
+
+def _out_of_regions(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
+    """With the calls of regions of gradients in the place of these, where something is turned in one of them: what is from
+    outside is turned outside too, which no result of a region says. To a program such a region is nothing; strict export puts
+    `x.data = y` into one of its own."""
+    if not any(_is_turning(part, node) for part in parts_of(program.graph_module) for node in part.graph.nodes):
+        return program
+    module, signature = copied(program.graph_module), copy.deepcopy(program.graph_signature)
+    for part in reversed(parts_of(module)):  # those within a part first
+        names: dict[str, str] = {}
+        for node in [node for node in part.graph.nodes if node.target == GRADIENTS]:
+            body = node.args[1]
+            with part.graph.inserting_before(node):
+                results = insert(part.graph, part, body, node.args[2:])
+            for user in list(node.users):
+                result = results[user.args[1]]
+                names[user.name] = result.name
+                user.replace_all_uses_with(result)
+                part.graph.erase_node(user)
+            part.graph.erase_node(node)
+            _take_parts(part, body)
+        _rename(signature, names if part is module else {})
+    module.recompile()
+    return rebuilt(program, module, graph_signature=signature)
+
+
+def _take_parts(module: torch.fx.GraphModule, body: Node) -> None:
+    """Has what the calls of a region name in the module itself, and no longer the region."""
+    within = f"{body.target}."
+    for node in [node for node in module.graph.nodes if node.op == "get_attr" and str(node.target).startswith(within)]:
+        part, node.target = module.get_submodule(str(node.target)), str(node.target).replace(".", "_")
+        module.add_submodule(node.target, part)
+    if not body.users:
+        module.graph.erase_node(body)
+        module.delete_submodule(str(body.target))
+
+
+def _is_turning(module: torch.fx.GraphModule, node: Node) -> bool:
+    if node.target != GRADIENTS:
+        return node.target in DATA_SET
+    body = module.get_submodule(str(node.args[1].target))  # type: ignore[union-attr]
+    calls = [inner for part in parts_of(body) for inner in part.graph.nodes]  # type: ignore[arg-type]
+    return any(inner.target in DATA_SET or _turns(inner) for inner in calls)
+
+
+def _with_data_set(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
+    """With `x.data = y` of strict export as set_, as it is without strict: of its own name PyTorch drops the call."""
+    if not any(node.target in DATA_SET for part in parts_of(program.graph_module) for node in part.graph.nodes):
+        return program
+    module = copied(program.graph_module)
+    nodes = [node for part in parts_of(module) for node in part.graph.nodes]
+    for node in nodes:
+        if node.target in REGIONS:
+            raise _refused(node, "is a region beside '.data =', whose memory strict export forgets; what helps: strict=False")
+        if node.target in DATA_SET:
+            node.target = ATEN.set_.source_Tensor
+    _begin_anew(program, module.graph)
+    for node in module.graph.nodes:
+        if node.target is operator.getitem or isinstance(node.target, torch._ops.OpOverload):
+            remember(node)
+    module.recompile()
+    return rebuilt(program, module)
+
+
+def _begin_anew(program: torch.export.ExportedProgram, graph: torch.fx.Graph) -> None:
+    """Gives what stands for arguments and weights the memory and the layout that these have: dynamo leaves there what the
+    trace has made of it."""
+    nodes = [node for node in graph.nodes if node.op == "placeholder"]
+    mode = torch._guards.detect_fake_mode([node.meta.get("val") for node in nodes])
+    memories: dict[int, torch.Tensor] = {}
+    for node, given in zip(nodes, example_operands(program, graph), strict=True):
+        if not isinstance(node.meta.get("val"), FakeTensor) or not isinstance(given, torch.Tensor):
+            continue
+        with mode:
+            count = given.untyped_storage().nbytes()
+            whole = memories.setdefault(memory_of(given), torch.empty(count, dtype=torch.uint8, device=given.device))
+            value = torch.empty(0, dtype=given.dtype, device=given.device)
+            value.set_(whole.untyped_storage(), given.storage_offset(), given.shape, given.stride())
+        node.meta["val"] = value
 
 
 def with_one_name(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
@@ -38,11 +129,15 @@ def with_one_name(program: torch.export.ExportedProgram) -> torch.export.Exporte
                 names[node.name] = same.name
                 node.replace_all_uses_with(same)
                 part.graph.erase_node(node)
-        for spec in signature.output_specs if part is module else ():
-            if isinstance(spec.arg, TensorArgument) and spec.arg.name in names:
-                spec.arg = TensorArgument(name=names[spec.arg.name])
+        _rename(signature, names if part is module else {})
     module.recompile()
     return rebuilt(program, module, graph_signature=signature)
+
+
+def _rename(signature: Any, names: dict[str, str]) -> None:
+    for spec in signature.output_specs:
+        if isinstance(spec.arg, TensorArgument) and spec.arg.name in names:
+            spec.arg = TensorArgument(name=names[spec.arg.name])
 
 
 def _turns(node: Node) -> bool:
@@ -89,11 +184,16 @@ def _is_same(x: Node, source: Node) -> bool:
 
 def _given_through(region: Node, at: int, module: torch.fx.GraphModule) -> Node | None:
     """What a region gives back as it was given."""
+    body, operands = region_body(region.graph.owning_module, region)  # type: ignore[arg-type]
+    found = itself(body.graph.output_node().args[0][at])  # type: ignore[index, arg-type]
+    given = [node for node in body.graph.nodes if node.op == "placeholder"]
+    return operands[given.index(found)] if found in given else None
+
+
+def region_body(module: torch.fx.GraphModule, region: Node) -> tuple[torch.fx.GraphModule, Sequence[Any]]:
+    """A region's graph, and what that is given."""
     within = next(i for i, given in enumerate(region.args) if isinstance(given, Node) and given.op == "get_attr")
-    body = getattr(region.graph.owning_module, str(region.args[within].target)).graph  # type: ignore[union-attr]
-    found = itself(body.output_node().args[0][at])
-    given = [node for node in body.nodes if node.op == "placeholder"]
-    return region.args[within + 1 + given.index(found)] if found in given else None  # type: ignore[return-value]
+    return getattr(module, str(region.args[within].target)), region.args[within + 1 :]  # type: ignore[union-attr]
 
 
 def with_memory_given(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
@@ -132,7 +232,7 @@ def with_memory_given(program: torch.export.ExportedProgram) -> torch.export.Exp
 
 def moved_states(program: torch.export.ExportedProgram) -> list[str]:
     """The buffers and parameters that set_ leaves in another layout."""
-    program = with_one_name(program)
+    program = with_turns_told(program)
     targets = {spec.arg.name: str(spec.target) for spec in program.graph_signature.input_specs if spec.kind in STATES}
     found = [node for node in _given(program.graph) if node.name in targets]
     now = [innermost(_turned(program.graph, node)[-1].meta["val"]) for node in found]
@@ -195,10 +295,10 @@ def _address(node: Node, before: torch.Tensor, now: torch.Tensor) -> None:
     if not places.numel():
         return
     places = addresses(now.shape, now.stride(), 0).flatten()[places]
-    at = int(places.flatten()[0])
-    others = [int(places.select(d, 1).flatten()[0]) - at if extent > 1 else 0 for d, extent in enumerate(size)]
-    if not torch.equal(addresses(size, others, at), places):
+    found = strides_of(places)
+    if found is None:
         raise _refused(node, "addresses an argument in an order that its dimensions do not have")
+    others, at = found
     given = {arg.name: argument(node, arg.name) for arg in node.target._schema.arguments}  # type: ignore[union-attr]
     node.args, node.kwargs = tuple((given | {"stride": others, "storage_offset": at}).values()), {}
 
@@ -208,7 +308,7 @@ def _check_parts(program: torch.export.ExportedProgram) -> None:
         for node in part.graph.nodes:
             if node.target == ATEN.set_data.default:
                 raise _refused(node, "is not followed by the tracer; what helps: x.data = y")
-            if _sets(node) and part is not program.graph_module and itself(node).op == "placeholder":
+            if sets(node) and part is not program.graph_module and itself(node).op == "placeholder":
                 raise _refused(node, "gives what is from outside its region other memory; what helps: copy_()")
 
 
@@ -219,7 +319,7 @@ def _check_apart(graph: torch.fx.Graph, states: dict[str, str]) -> None:
     owners = [node for node in graph.nodes if node.op == "placeholder" and node.name in states]
     first = {node: memory_of(innermost(node.meta["val"])) for node in owners}
     left = first | {node: memory_of(innermost(_turned(graph, node)[-1].meta["val"])) for node in given}
-    written = {memory for node in graph.nodes if not _sets(node) for memory in written_memories(node)}
+    written = {memory for node in graph.nodes if not sets(node) for memory in written_memories(node)}
     for x in given:
         for other in owners:
             if other is x or left[other] != left[x] or first[other] == first[x] or not written & {first[x], first[other], left[x]}:
@@ -235,7 +335,7 @@ def _turned(graph: torch.fx.Graph, x: Node) -> list[Node]:
 
 def _given(graph: torch.fx.Graph) -> list[Node]:
     """What set_ gives other memory, in the order of its first call."""
-    found = dict.fromkeys(itself(node) for node in graph.nodes if _sets(node))
+    found = dict.fromkeys(itself(node) for node in graph.nodes if sets(node))
     for x in found:
         turned = _turned(graph, x)
         before, now = x.meta["val"], turned[-1].meta["val"]
@@ -244,7 +344,8 @@ def _given(graph: torch.fx.Graph) -> list[Node]:
     return list(found)
 
 
-def _sets(node: Node) -> bool:
+def sets(node: Node) -> bool:
+    """Whether it is a call of set_."""
     return getattr(node.target, "overloadpacket", None) == ATEN.set_
 
 

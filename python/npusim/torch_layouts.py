@@ -28,6 +28,9 @@ COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
 KEEPS_ORDER = {"copy_", "fill_", "zero_"}  # functionalised, too
 ADDRESSING = {"as_strided", "as_strided_", "as_strided_copy", "as_strided_scatter"}
 EXPANDING = {"expand", "expand_as", "broadcast_to", "broadcast_tensors"}
+# `x.data = y` as dynamo has it; earlier PyTorch has set_ there.
+_DATA = getattr(ATEN, "shallow_copy_data_", None)
+DATA_SET = {_DATA, *(getattr(_DATA, name) for name in _DATA.overloads())} if _DATA is not None else set()
 # Whether these copy, or show what they are given, its order in memory decides.
 SHOWING = {"reshape", "reshape_as", "flatten", "ravel", "contiguous"}
 

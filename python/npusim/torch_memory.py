@@ -25,7 +25,7 @@ def with_memory(program: torch.export.ExportedProgram) -> torch.export.ExportedP
     for part in parts_of(module):
         for node in part.graph.nodes:
             if node.target is operator.getitem or isinstance(node.target, torch._ops.OpOverload):
-                _remember(node)
+                remember(node)
     return rebuilt(program, module)
 
 
@@ -40,7 +40,7 @@ def _is_forgotten(node: Node) -> bool:
     return isinstance(value, FakeTensor) and isinstance(before, FakeTensor) and memory_of(value) != memory_of(before)
 
 
-def _remember(node: Node) -> None:
+def remember(node: Node) -> None:
     """Calls it with the values of its operands: results that are memory of theirs are its values from here on."""
     given = [node.meta.get("val") for node in node.all_input_nodes]
     tensors = [one for one in pytree.tree_leaves(given) if isinstance(one, FakeTensor)]

@@ -43,10 +43,10 @@ def _replace(graph: torch.fx.Graph, node: torch.fx.Node) -> None:
     places = places_at(value.permute(order), addresses(size, strides, first))
     if places is None:
         raise _refused(node, f"addresses memory that '{base.name}' does not show")
-    at = int(places.flatten()[0])
-    others = [int(places.select(d, 1).flatten()[0]) - at if extent > 1 else 0 for d, extent in enumerate(size)]
-    if not torch.equal(addresses(size, others, at), places):
+    strided = strides_of(places)
+    if strided is None:
         raise _refused(node, f"addresses '{base.name}' in an order that its dimensions do not have")
+    others, at = strided
     with graph.inserting_before(node):
         found = _in_memory_order(graph, base, order)
         source = [node.args[1]] if node.target == PUT else []
@@ -114,6 +114,14 @@ def places_at(value: torch.Tensor, asked: torch.Tensor) -> torch.Tensor | None:
     element[own] = torch.arange(own.numel())
     found = element[asked]
     return found if bool((found >= 0).all()) else None
+
+
+def strides_of(places: torch.Tensor) -> tuple[list[int], int] | None:
+    """The strides and the first place with which as_strided gives these places; None where there are none. Of no place it is
+    not asked."""
+    at = int(places.flatten()[0])
+    strides = [int(places.select(d, 1).flatten()[0]) - at if n > 1 else 0 for d, n in enumerate(places.shape)]
+    return (strides, at) if torch.equal(addresses(places.shape, strides, at), places) else None
 
 
 def _refused(node: torch.fx.Node, why: str) -> UnsupportedError:

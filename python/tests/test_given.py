@@ -162,11 +162,19 @@ def made(function: Callable[..., Any], states: dict[str, Any], parameters: bool)
     return model
 
 
-def wrong(function: Callable[..., Any], given: list[Any], states: dict[str, Any], parameters: bool = False) -> str:
+def exported_by(model: Any, given: list[Any], how: str) -> Any:
+    if how == "program":  # of torch.export, with regions of gradients
+        return npusim.export(torch.export.export(model, tuple(map(like, given)), strict=True))
+    return npusim.export(model, tuple(map(like, given)), strict=how == "strict")
+
+
+def wrong(
+    function: Callable[..., Any], given: list[Any], states: dict[str, Any], parameters: bool = False, how: str = ""
+) -> str:
     """What is not as in eager PyTorch in one of some runs; "" where nothing is."""
     model, eager = (made(function, states, parameters) for _ in range(2))
     with warnings.catch_warnings(action="ignore"):
-        exported = npusim.export(model, tuple(map(like, given)))
+        exported = exported_by(model, given, how)
     for name, before in states.items():
         if not torch.equal(getattr(model, name), before):
             return f"'{name}' of the model is not as it was"
@@ -362,3 +370,50 @@ def test_states_that_end_alike(name: str, parameters: bool, how: str) -> None:
 
     text = wrong(function, [value, value + 1], states, parameters)
     assert not text, text
+
+
+# What `.data =` is given.
+DATA: dict[str, Callable[[Any, Any], Any]] = {
+    "turned": lambda v, w: v.T,
+    "turned, detached": lambda v, w: v.view(4, 4).T.detach(),
+    "another": lambda v, w: w,
+    "another, turned": lambda v, w: w.t(),
+    "a result": lambda v, w: v * 2 + w,
+    "a result, turned": lambda v, w: (v - w).t(),
+    "a view": lambda v, w: torch.cat((v, w))[2:6],
+    "a column": lambda v, w: v[:, 1:2].expand(4, 4).clone(),
+}
+
+
+def data_set(kind: str, of: str, before: bool, after: bool) -> Callable[..., Any]:
+    def function(m: Any, x: Any, y: Any) -> Any:
+        v = m.a if of == "buffer" else x
+        if before:
+            v.add_(1)
+        v.data = DATA[kind](v, y)
+        if after:
+            v[1].mul_(2)
+        return v * 1 + m.b
+
+    return function
+
+
+@pytest.mark.parametrize("how", ["", "strict", "program"])
+@pytest.mark.parametrize("of", ["buffer", "argument"])
+def test_data_that_is_set(of: str, how: str) -> None:
+    """Strict export has that in a region of gradients, by a name that PyTorch's passes drop."""
+    value = torch.arange(16.0).reshape(4, 4)
+    failed, refused = {}, 0
+    places = [(False, False), (True, False), (False, True)]
+    calls = [(kind, *place) for i, kind in enumerate(DATA) for place in (places if MANY else places[i % 3 : i % 3 + 1])]
+    for kind, before, after in calls:
+        torch._dynamo.reset()
+        function = data_set(kind, of, before, after)
+        try:
+            text = wrong(function, [value, value * 3], {"a": value - 2, "b": value + 1}, how=how)
+        except npusim.UnsupportedError as error:
+            refused += 1
+            text = "" if re.search(f"{REFUSED}|not npusim, does not trace it", str(error)) else str(error)
+        failed.update({(kind, before, after): text} if text else {})
+    assert not failed, failed
+    assert refused <= 2
