@@ -33,7 +33,7 @@ from .torch_decompose import decompositions, shows_operand
 from .torch_foreach import write_one_by_one
 from .torch_graph import Graph, attribute
 from .torch_kernels import AS_EAGERLY
-from .torch_layouts import loses_writes
+from .torch_layouts import DATA_SET, loses_writes
 from .torch_levels import levels_kept
 from .torch_passes import SPELLED_OUT
 from .torch_ref import Complex, Ref
@@ -93,6 +93,8 @@ def backend(
     _keep_memory(graph)
     try:
         with levels_kept():
+            if any(node.target in DATA_SET for part in parts_of(graph) for node in part.graph.nodes):
+                raise UnsupportedError("it gives a tensor other memory ('.data ='), and AOT autograd loses what an input is then")
             if loses_writes(graph):
                 raise UnsupportedError("it writes in place where the order or the dtype of memory decides what else is written")
             run = compiler(graph, inputs)

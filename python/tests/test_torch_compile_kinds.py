@@ -729,3 +729,42 @@ def test_one_tensor_that_is_returned_twice_is_one(seed, caplog):
     for outs in (found, expected):
         outs[0].add_(10)
     assert all(map(torch.equal, found, expected))
+
+
+# What gives a buffer or an argument other memory, or turns it, and what AOT autograd follows of that in part.
+GIVES = {
+    "data, turned": lambda v, w: setattr(v, "data", v.T),
+    "data, turned and detached": lambda v, w: setattr(v, "data", v.view(2, 2).T.detach()),
+    "data of a result": lambda v, w: setattr(v, "data", (v * 2).T),
+    "data of another": lambda v, w: setattr(v, "data", w),
+    "data of a view": lambda v, w: setattr(v, "data", torch.cat((v, w))[1:3]),
+    "set_": lambda v, w: v.set_(v.T),
+    "t_": lambda v, w: v.t_(),
+    "resize_": lambda v, w: v.t_().resize_(2, 2),
+}
+
+
+@pytest.mark.parametrize("of", ["buffer", "argument", "local"])
+@pytest.mark.parametrize("give", GIVES)
+def test_what_is_given_other_memory(give, of):
+    class Given(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("b", torch.tensor([[1.0, 2], [3, 4]]))
+
+        def forward(self, x, y):
+            v = {"buffer": self.b, "argument": y}.get(of)
+            v = y * 2 if v is None else v
+            GIVES[give](v, x)
+            v[0] += 1
+            return x + v
+
+    torch._dynamo.reset()
+    eager, model = Given(), Given()
+    fast = torch.compile(model, backend="npusim")
+    with torch.no_grad():
+        for run in range(3):
+            given = [torch.tensor([[5.0, 6], [7, 8]]) * run, torch.tensor([[1.0, 2], [3, 4]]) + run]
+            others = [value.clone() for value in given]
+            pairs = [(fast(*given), eager(*others)), *zip(given, others), (model.b, eager.b)]
+            assert all(torch.equal(one, other) for one, other in pairs), (run, pairs)
