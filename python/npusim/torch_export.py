@@ -365,8 +365,8 @@ def of_program(
     specs = program.graph_signature.output_specs
     returned = [spec.arg for spec in specs if spec.kind == OutputKind.USER_OUTPUT]
     with torch.no_grad(), tracing(), numbers_followed():
-        program, graph, made_for = prepared(program, asked)
-        return _Writer(program, name, returned, assigned, shared).write(graph, made_for)
+        program, graph, made_for, unwritten = prepared(program, asked)
+        return _Writer(program, name, returned, assigned, shared, unwritten).write(graph, made_for)
 
 
 class _Writer:
@@ -379,9 +379,11 @@ class _Writer:
         returned: list[Any],
         assigned: Mapping[str, Assigned],
         shared: Sequence[tuple[int, int | str]],
+        unwritten: set[str],
     ) -> None:
         self.program = program
         self.shared = shared
+        self.unwritten = unwritten  # arguments that are changed by a turn alone, which shows in no other
         self.unkept = {name: one for name, one in assigned.items() if one.why}
         self.aliases = {name: one.memory_of for name, one in assigned.items() if one.memory_of}
         self.name = name
@@ -507,6 +509,7 @@ class _Writer:
     def check_arguments(self, changed: set[str], nodes: list[torch.fx.Node], specs: list[Any]) -> None:
         """Each input of a program is an array of its own, and each of its elements is one: what a write to one shows in the
         other would be missing."""
+        changed = changed - self.unwritten
         pairs = list(zip(nodes, specs, strict=True))
         given = [node for node, spec in pairs if spec.kind == InputKind.USER_INPUT]
         for node in given:

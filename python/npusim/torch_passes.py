@@ -10,6 +10,7 @@ from .torch_branches import Asked
 from .torch_checks import hold_assertions
 from .torch_chosen import spell_out_chosen
 from .torch_decompose import functionalised
+from .torch_given import with_turns_told
 from .torch_loops import unroll_loops
 from .torch_masked import spell_out_masks
 from .torch_numbers import settle_numbers
@@ -21,6 +22,7 @@ from .torch_scatters import join_writes
 from .torch_sizes import settle_sizes
 from .torch_sources import spell_out_argwhere, spell_out_empty
 from .torch_strided import spell_out_strides
+from .torch_turned import left_turned, with_turned
 
 # Programs of programs, each traced anew where it changes one: PyTorch's own view of shapes and memory.
 TRACED = (return_tensors, functionalised, settle_numbers, settle_bins)
@@ -33,17 +35,20 @@ SPELLED_OUT = (
 
 def prepared(
     program: torch.export.ExportedProgram, branches: dict[str, Asked] | None
-) -> tuple[torch.export.ExportedProgram, torch.fx.Graph, list[str]]:
-    """The program with what its passes make of it, the graph to be written, and the sizes and branches that it is made for.
-    branches: who asks what the graph asserts, where branches are those of the example."""
-    program = without_failed(program)
+) -> tuple[torch.export.ExportedProgram, torch.fx.Graph, list[str], set[str]]:
+    """The program with what its passes make of it, the graph to be written, the sizes and branches that it is made for, and
+    the arguments that it turns in place and does not write. branches: who asks what the graph asserts, where branches are
+    those of the example."""
+    program = with_turns_told(without_failed(program))
     refuse_by_line(program)
+    left = left_turned(program)
     for traced in TRACED:
         program = traced(program)
+    program, unwritten = with_turned(program, left)
     graph = copied(program.graph_module).graph
     made_for = unroll_loops(program, graph)
     for spell_out in SPELLED_OUT:
         spell_out(graph)
     made_for += settle_sizes(program, graph, branches)
     hold_assertions(graph)
-    return program, graph, made_for
+    return program, graph, made_for, unwritten

@@ -1,4 +1,5 @@
-"""resize_ and resize_as_ as what they do to memory: the tensor becomes another view of its storage, which they may enlarge."""
+"""resize_, resize_as_ and as_strided_ as what they do to memory: the tensor becomes another view of its storage, which the
+first two may enlarge."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ Node = torch.fx.Node
 
 def with_views_for_resizes(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
     """The program with views in place of what is resized; the program itself where nothing is. PyTorch's functionalisation
-    takes what is resized for dense and row-major. Raises UnsupportedError."""
+    takes what is resized for dense and row-major, and addresses what was written behind as_strided_ by the strides that it had
+    before. Raises UnsupportedError."""
     if not any(_resizes(node) for part in parts_of(program.graph_module) for node in part.graph.nodes):
         return program
     check_reshaped(program)
@@ -35,13 +37,13 @@ def with_views_for_resizes(program: torch.export.ExportedProgram) -> torch.expor
 
 
 def _resizes(node: Node) -> bool:
-    return node.target in RESIZES
+    return node.target in RESIZES or node.target == ATEN.as_strided_.default
 
 
 def _check_argument(node: Node, arguments: set[Any]) -> None:
     """PyTorch's decompositions lose an argument that is not row-major where it is resized itself."""
     given = node.args[0]
-    if isinstance(given, Node) and given.name in arguments and not innermost(given.meta["val"]).is_contiguous():
+    if node.target in RESIZES and isinstance(given, Node) and given.name in arguments and not innermost(given.meta["val"]).is_contiguous():
         if reshapes(node):
             raise _refused(node, f"resizes argument '{given.name}', which is not row-major; what helps: resize_ of a clone()")
 
@@ -63,6 +65,8 @@ def _show(graph: torch.fx.Graph, node: Node, held: dict[int, int]) -> None:
         raise _refused(node, f"{what}; what helps: clone() of that view")
     memory = memory_of(whole)
     before, after = held.get(memory, _end(whole)), _end(value)
+    if after > before and node.target not in RESIZES:
+        raise _refused(node, f"addresses memory that '{owner.name}' does not show")
     if after > before:
         owner = _enlarged(graph, node, owner, before, after)
         held[memory] = after

@@ -459,10 +459,21 @@ def test_operators_that_are_others(function):
 def test_another_shape_of_an_input_is_no_write():
     def forward(m, x):
         x.unsqueeze_(0).transpose_(1, 2)
-        return x.squeeze_(0) + 1
+        found = x.squeeze_(0) + 1
+        x.t_()
+        return found
 
     exported, _ = check(Function(forward), (X,))
     assert [o["name"] for o in exported.ir["graph_outputs"]] == ["output"]
+
+
+def test_another_shape_of_an_input_comes_back():
+    def forward(m, x):
+        x.unsqueeze_(0).transpose_(1, 2)
+        return x.squeeze_(0) + 1
+
+    exported, _ = check(Function(forward), (X,))
+    assert [(o["name"], o["shape"]) for o in exported.ir["graph_outputs"]] == [("output", [4, 3]), ("args_0_next", [4, 3])]
 
 
 def test_results_written_to_out():
