@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from .torch_dataclasses import registrations_kept
+from .torch_dtypes import defaults, defaults_kept, set_since
 from .torch_levels import levels_kept
 
 # What tracing changes, or what holds no values of a model.
@@ -343,19 +344,19 @@ def _is_other(before: Any, now: Any, within: tuple[Any, ...] = ()) -> bool:
 
 @contextlib.contextmanager
 def kept(model: torch.nn.Module) -> Iterator[Callable[[], list[str]]]:
-    """Puts everything back at the end, the generator of random numbers too, and leaves what was entered. Gives a function that
-    says, while forward() has just been traced, what it set."""
-    before = Kept(("", model))
+    """Puts everything back at the end, the generator of random numbers and PyTorch's defaults too, and leaves what was entered.
+    Gives a function that says, while forward() has just been traced, what it set."""
+    before, default = Kept(("", model)), defaults()
     names: set[str] = set()  # PyTorch puts some of it back before this ends
 
     def changed() -> list[str]:
         found = before.changed()
         names.update(found)
-        return found
+        return found + set_since(default)
 
-    with torch.random.fork_rng(devices=[]), levels_kept():
+    with torch.random.fork_rng(devices=[]), levels_kept(), defaults_kept():
         try:
-            with registrations_kept(lambda: bool(names or changed())):
+            with registrations_kept(lambda: bool(names or before.changed())):
                 yield changed
         finally:
             before.put_back()

@@ -10,6 +10,7 @@ from .torch_branches import Asked
 from .torch_checks import hold_assertions
 from .torch_chosen import spell_out_chosen
 from .torch_decompose import functionalised
+from .torch_dtypes import with_dtypes_told
 from .torch_given import with_turns_told
 from .torch_loops import unroll_loops
 from .torch_masked import spell_out_masks
@@ -39,7 +40,7 @@ def prepared(
     """The program with what its passes make of it, the graph to be written, the sizes and branches that it is made for, and
     the arguments that it turns in place and does not write. branches: who asks what the graph asserts, where branches are
     those of the example."""
-    program = with_turns_told(without_failed(program))
+    program = with_turns_told(with_dtypes_told(without_failed(program)))
     refuse_by_line(program)
     left = left_turned(program)
     for traced in TRACED:
