@@ -399,7 +399,7 @@ TEST_F(CliTest, BenchSaysWhy) {
     }
     if (step["how"].get<std::string>().starts_with("conv")) {
       ++convolutions;
-      ASSERT_EQ(step["declined"].size(), 4u) << step;
+      ASSERT_EQ(step["declined"].size(), 5u) << step;
       EXPECT_EQ(step["declined"][0], (Json{{"implementation", "depthwise"}, {"reason", declined}}));
       EXPECT_EQ(step["declined"][1]["implementation"], "few channels");
       EXPECT_EQ(step["declined"][2]["implementation"], "winograd");

@@ -42,7 +42,8 @@ bool only_copies(const Kernel& k) {
 
 // The dimension becomes one of its elements and, behind it, one of their times; terms that divide by them are gone.
 void take_apart(Kernel& k, const Repeats& repeats) {
-  const auto [dim, times] = repeats;
+  const size_t dim = repeats.dim;
+  const int64_t times = repeats.times;
   const auto behind = static_cast<std::ptrdiff_t>(dim) + 1;
   const auto split = [&](std::vector<int64_t>& coeffs) {
     coeffs.insert(coeffs.begin() + behind, coeffs[dim]);

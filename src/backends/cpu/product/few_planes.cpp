@@ -86,39 +86,69 @@ HWY_INLINE VF load_plain(const float* from) {
   return even;
 }
 
+// `together` rows of taps from `line` on of a channel of the image, each into sums of its own.
+template <int together, int sets, int channels, int vectors, int step, bool masked>
+HWY_INLINE void add_lines(const PlanesTile& p, int64_t channel, int64_t line, VF (&sum)[sets][channels][vectors]) {
+  const F f;
+  const float *at[together], *weight[together];
+  for (int s = 0; s < together; ++s) {
+    at[s] = p.image + channel * p.channel_step + p.lines[line + s].image;
+    weight[s] = p.weight + channel * p.weight_step + p.lines[line + s].weight * channels;
+  }
+  const int32_t* mask = p.mask;
+#pragma GCC unroll 1
+  for (int64_t k = 0; k < p.columns; ++k, mask += p.mask_step)
+#pragma GCC unroll 2
+    for (int s = 0; s < together; ++s) {
+      VF w[channels];
+#pragma GCC unroll 4
+      for (int c = 0; c < channels; ++c) w[c] = hn::Set(f, weight[s][c]);
+#pragma GCC unroll 8
+      for (int v = 0; v < vectors; ++v) {
+        VF x;
+        if (masked && (p.masked >> v & 1) != 0)
+          x = load_masked<step>(at[s] + v * finish_lanes * step, mask + v * finish_lanes * step);
+        else
+          x = load_plain<step>(at[s] + v * finish_lanes * step);
+#pragma GCC unroll 4
+        for (int c = 0; c < channels; ++c) sum[s][c][v] = hn::MulAdd(w[c], x, sum[s][c][v]);
+      }
+      at[s] += p.column_step, weight[s] += channels;
+    }
+}
+
+// Once for all ways to sum: its code is long.
+template <int channels, int vectors>
+HWY_NOINLINE void end_planes(VF (&sum)[channels][vectors], const PlanesTile& p, const TileEnd& end) {
+  end_tile(sum, end, nullptr, p.residual, p.out, p.last);
+}
+
+// Of few sums there are two sets, which hide how long an addition takes.
 template <int channels, int vectors, int step, bool masked>
 void sum_planes(const PlanesTile& p, const TileEnd& end) {
-  const F f;
-  VF sum[channels][vectors];
+  constexpr int sets = channels * vectors <= 4 ? 2 : 1;
+  VF sum[sets][channels][vectors];
 #pragma GCC unroll 4
   for (int c = 0; c < channels; ++c)
 #pragma GCC unroll 8
-    for (int v = 0; v < vectors; ++v) sum[c][v] = hn::Set(f, p.bias[c]);
-#pragma GCC unroll 1
-  for (int64_t i = 0; i < p.in_channels; ++i)
-#pragma GCC unroll 1
-    for (int64_t l = 0; l < p.line_count; ++l) {
-      const float* at = p.image + i * p.channel_step + p.lines[l].image;
-      const float* weight = p.weight + i * p.weight_step + p.lines[l].weight * channels;
-      const int32_t* mask = p.mask;
-#pragma GCC unroll 1
-      for (int64_t k = 0; k < p.columns; ++k, at += p.column_step, weight += channels, mask += p.mask_step) {
-        VF w[channels];
-#pragma GCC unroll 4
-        for (int c = 0; c < channels; ++c) w[c] = hn::Set(f, weight[c]);
-#pragma GCC unroll 8
-        for (int v = 0; v < vectors; ++v) {
-          VF x;
-          if (masked && (p.masked >> v & 1) != 0)
-            x = load_masked<step>(at + v * finish_lanes * step, mask + v * finish_lanes * step);
-          else
-            x = load_plain<step>(at + v * finish_lanes * step);
-#pragma GCC unroll 4
-          for (int c = 0; c < channels; ++c) sum[c][v] = hn::MulAdd(w[c], x, sum[c][v]);
-        }
-      }
+    for (int v = 0; v < vectors; ++v) {
+      sum[0][c][v] = hn::Set(F(), p.bias[c]);
+      if constexpr (sets == 2) sum[1][c][v] = hn::Zero(F());
     }
-  end_tile(sum, end, nullptr, p.residual, p.out, p.last);
+#pragma GCC unroll 1
+  for (int64_t i = 0; i < p.in_channels; ++i) {
+    int64_t line = 0;
+#pragma GCC unroll 1
+    for (; line + sets <= p.line_count; line += sets)
+      add_lines<sets, sets, channels, vectors, step, masked>(p, i, line, sum);
+    if (sets == 2 && line < p.line_count) add_lines<1, sets, channels, vectors, step, masked>(p, i, line, sum);
+  }
+  if constexpr (sets == 2)
+#pragma GCC unroll 4
+    for (int c = 0; c < channels; ++c)
+#pragma GCC unroll 8
+      for (int v = 0; v < vectors; ++v) sum[0][c][v] = hn::Add(sum[0][c][v], sum[1][c][v]);
+  end_planes(sum[0], p, end);
 }
 
 using SumPlanes = void (*)(const PlanesTile&, const TileEnd&);
@@ -225,6 +255,8 @@ class FewPlanesStep final : public BoundStep {
       if (d == 1) outer_[0] = std::move(outer_[1]);
       outer_[1] = outer_of(spec_, d);
     }
+    if (spec_.in_channels * lines_ * columns_ == 1)
+      planes_ = 1;  // nothing is read twice: planes are written one by one
     make_tiles();
     // A thread's share of a row is some of its tiles.
     blocks_ = std::min<int64_t>(static_cast<int64_t>(tiles_.size()), ceil_div(width_, pixels_of_block));
@@ -260,7 +292,7 @@ class FewPlanesStep final : public BoundStep {
   static constexpr int64_t pixels_of_block = 4096;
 
   void make_tiles() {
-    const int64_t most = vectors_of_planes[static_cast<size_t>(std::min(spec_.out_channels, tile_planes) - 1)];
+    const int64_t most = vectors_of_planes[static_cast<size_t>(std::min(spec_.out_channels, planes_) - 1)];
     const int64_t vectors = ceil_div(width_, lanes_), count = ceil_div(vectors, most);
     const int64_t dilation = spec_.dilation.back(), step = spec_.stride.back(), extent = spec_.input.back();
     for (int64_t t = 0; t < count; ++t) {
@@ -283,9 +315,9 @@ class FewPlanesStep final : public BoundStep {
   // By tiles of channels: [in channel][line][column][channel].
   void pack(float* to) const {
     for (int64_t g = 0; g < spec_.groups; ++g)
-      for (int64_t c0 = 0; c0 < spec_.out_channels; c0 += tile_planes)
+      for (int64_t c0 = 0; c0 < spec_.out_channels; c0 += planes_)
         for (int64_t tap = 0; tap < spec_.in_channels * lines_ * columns_; ++tap)
-          for (int64_t c = c0; c < std::min(c0 + tile_planes, spec_.out_channels); ++c)
+          for (int64_t c = c0; c < std::min(c0 + planes_, spec_.out_channels); ++c)
             *to++ = weight_[g * spec_.weight_strides[0] + weight_at(c, tap)];
   }
   int64_t weight_at(int64_t channel, int64_t tap) const {
@@ -329,18 +361,18 @@ class FewPlanesStep final : public BoundStep {
     }
     const float* image =
         image_ + n * spec_.image_strides[0] + group * spec_.in_channels * spec_.image_strides[1] - spec_.pad_low.back();
-    for (int64_t t = t0; t < t1; ++t) {
-      const RowTile& tile = tiles_[static_cast<size_t>(t)];
-      const int64_t pixel = row * width_ + tile.x;
-      p.image = image + tile.x * spec_.stride.back();
-      p.mask = tile.masked == 0 ? nullptr : masks_.data() + tile.mask;
-      p.masked = tile.masked;
-      p.mask_step = taps == 1 ? 0 : tile.vectors * lanes_ * spec_.stride.back();
-      p.last = tile.last;
-      for (int64_t c0 = 0; c0 < spec_.out_channels; c0 += tile_planes) {
-        const int64_t channels = std::min(tile_planes, spec_.out_channels - c0), c = group * spec_.out_channels + c0;
-        p.weight = packed + c * of_channel, p.weight_step = taps * channels;
-        p.bias = bias + c;
+    for (int64_t c0 = 0; c0 < spec_.out_channels; c0 += planes_) {
+      const int64_t channels = std::min(planes_, spec_.out_channels - c0), c = group * spec_.out_channels + c0;
+      p.weight = packed + c * of_channel, p.weight_step = taps * channels;
+      p.bias = bias + c;
+      for (int64_t t = t0; t < t1; ++t) {
+        const RowTile& tile = tiles_[static_cast<size_t>(t)];
+        const int64_t pixel = row * width_ + tile.x;
+        p.image = image + tile.x * spec_.stride.back();
+        p.mask = tile.masked == 0 ? nullptr : masks_.data() + tile.mask;
+        p.masked = tile.masked;
+        p.mask_step = taps == 1 ? 0 : tile.vectors * lanes_ * spec_.stride.back();
+        p.last = tile.last;
         p.residual = finish.residual.data ? finish.residual.at(c, pixel) : nullptr;
         p.out = finish.out.at(c, pixel);
         HWY_DYNAMIC_DISPATCH(sum_few_planes)(p, end_, channels, tile.vectors, spec_.stride.back());
@@ -355,6 +387,7 @@ class FewPlanesStep final : public BoundStep {
   bool constant_;
   const float *image_ = nullptr, *weight_ = nullptr, *bias_ = nullptr;
   int64_t bias_group_ = 0, bias_channel_ = 0;
+  int64_t planes_ = tile_planes;  // of a tile
   int64_t lanes_ = 1, channels_ = 1, blocks_ = 1, packed_floats_ = 0;
   int64_t width_ = 0, rows_ = 1, lines_ = 1, columns_ = 1;  // pixels of a row, rows of a plane; of a window the same
   std::array<Outer, 2> outer_{Outer{{{0, 1, 0}}}, Outer{{{0, 1, 0}}}};  // the slower first
