@@ -294,11 +294,13 @@ class FewPlanesStep final : public BoundStep {
   void make_tiles() {
     const int64_t most = vectors_of_planes[static_cast<size_t>(std::min(spec_.out_channels, planes_) - 1)];
     const int64_t vectors = ceil_div(width_, lanes_), count = ceil_div(vectors, most);
-    const int64_t dilation = spec_.dilation.back(), step = spec_.stride.back(), extent = spec_.input.back();
+    const int64_t dilation = spec_.dilation.back(), step = spec_.stride.back(), pad = spec_.pad_low.back();
+    // Behind what the last window sees there may be no memory, whatever the image's extent.
+    const int64_t extent = std::min(spec_.input.back(), (width_ - 1) * step + (columns_ - 1) * dilation + 1 - pad);
     for (int64_t t = 0; t < count; ++t) {
       const int64_t v0 = vectors * t / count, v1 = vectors * (t + 1) / count;
       RowTile tile{v0 * lanes_, v1 - v0, std::min(lanes_, width_ - (v1 - 1) * lanes_)};
-      const int64_t first = tile.x * step - spec_.pad_low.back(), reach = (columns_ - 1) * dilation;
+      const int64_t first = tile.x * step - pad, reach = (columns_ - 1) * dilation;
       for (int64_t v = 0; v < tile.vectors; ++v)
         if (const int64_t begin = first + v * lanes_ * step; begin < 0 || begin + lanes_ * step + reach > extent)
           tile.masked |= 1u << v;
