@@ -193,7 +193,7 @@ int64_t product_of(const std::vector<int64_t>& extents) {
 // Where windows are of one pixel and nothing lies between the rows of a plane, a plane is one row.
 ConvWindows joined(ConvWindows s) {
   const size_t dims = s.output.size();
-  bool joins = product_of(s.kernel) == 1 && s.input == s.output;
+  bool joins = product_of(s.kernel) == 1 && s.input == s.output && s.image_strides.back() == 1;
   for (size_t d = 0; d + 1 < dims; ++d)
     joins = joins && s.stride[d] == 1 && s.pad_low[d] == 0 &&
             s.image_strides[2 + d] == s.image_strides[3 + d] * s.input[d + 1];

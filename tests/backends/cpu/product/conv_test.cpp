@@ -151,6 +151,18 @@ TEST(ContractionConv, Planes) {
   EXPECT_GT(planes, 20);
 }
 
+// Every second element of an image twice as large.
+Kernel thinned(Kernel kernel) {
+  auto contraction = std::make_shared<Contraction>(*kernel.contraction);
+  Access& image = contraction->a;
+  image.offset *= 2;
+  for (int64_t& stride : image.strides) stride *= 2;
+  for (Guard& guard : image.guards) guard.stride *= 2;
+  kernel.args[static_cast<size_t>(image.arg)].elements *= 2;
+  kernel.contraction = std::move(contraction);
+  return kernel;
+}
+
 // Groups with few planes of the result, and windows of one tap: rows shorter and longer than tiles, planes that are one
 // row, windows beside the image, in one to three dimensions.
 TEST(ContractionConv, FewPlanes) {
@@ -181,6 +193,7 @@ TEST(ContractionConv, FewPlanes) {
     for (const int arg : {1, 2})
       if (any({0, 1})) constant.push_back(arg);
     check_contraction(kernel, constant);
+    check_contraction(thinned(kernel), constant);
     if (HasFatalFailure()) return;
     found += prepare(kernel, constant, make_context(1)).step->describe().starts_with("few planes");
   }
