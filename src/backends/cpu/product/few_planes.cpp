@@ -97,7 +97,7 @@ HWY_INLINE void add_lines(const PlanesTile& p, int64_t channel, int64_t line, VF
   }
   const int32_t* mask = p.mask;
 #pragma GCC unroll 1
-  for (int64_t k = 0; k < p.columns; ++k, mask += p.mask_step)
+  for (int64_t k = 0; k < p.columns; ++k) {
 #pragma GCC unroll 2
     for (int s = 0; s < together; ++s) {
       VF w[channels];
@@ -115,6 +115,8 @@ HWY_INLINE void add_lines(const PlanesTile& p, int64_t channel, int64_t line, VF
       }
       at[s] += p.column_step, weight[s] += channels;
     }
+    if constexpr (masked) mask += p.mask_step;
+  }
 }
 
 // Once for all ways to sum: its code is long.
