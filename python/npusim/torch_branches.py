@@ -49,6 +49,7 @@ class Asked:
 
     place: str  # in the model, that asks; "" where that is unknown
     makes_number: bool  # a number of Python
+    by_int: bool = False  # whether int() asks, where .item() in its place would hold for others too
 
 
 @contextlib.contextmanager
@@ -128,8 +129,9 @@ def find_branches(module: torch.fx.GraphModule) -> dict[str, Asked]:
             condition = condition_of(node)
             numbers = _words(condition)
             # A bound that follows from several conditions bears the places of all.
-            of_these = [asked[str(check.expr)].place for check in decided if _words(str(check.expr)) & numbers]
-            all_of_them = Asked(" or ".join(filter(None, dict.fromkeys(of_these))), False)
+            of_these = [asked[str(check.expr)] for check in decided if _words(str(check.expr)) & numbers]
+            places = " or ".join(filter(None, dict.fromkeys(one.place for one in of_these)))
+            all_of_them = Asked(places, False, any(one.by_int for one in of_these))
             found[condition] = asked_by(node, {condition: asked.get(condition, all_of_them)})
     known = {number for condition in found for number in _words(condition)}
     lost = [check for check in decided if _is_lost(check, known, found)]
@@ -158,7 +160,7 @@ def asked_by(assertion: torch.fx.Node, found: dict[str, Asked]) -> Asked:
 
 
 def _asked(message: str) -> Asked:
-    return Asked((message.partition(NUMBER)[2] or message.partition(BRANCH)[2]), NUMBER in message)
+    return Asked((message.partition(NUMBER)[2] or message.partition(BRANCH)[2]), NUMBER in message, HOLDS in message)
 
 
 def condition_of(assertion: torch.fx.Node) -> str:

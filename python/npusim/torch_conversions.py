@@ -35,48 +35,50 @@ class _Again(BaseException):
         self.names, self.forms = names, forms  # of a module, and what is to be found there
 
 
-class _Type(type):
+class _Form(type):
+    """Of what stands in the place of one of Python's numbers."""
+
+    plain: type
+    traced: type
+
+    def __instancecheck__(cls, value: Any) -> bool:
+        return isinstance(value, (cls.plain, cls.traced))
+
+    def __subclasscheck__(cls, of: type) -> bool:
+        return issubclass(of, cls.plain)
+
+    def __getattr__(cls, name: str) -> Any:
+        return getattr(cls.plain, name)
+
+
+class _FloatForm(_Form):
     def __call__(cls, *given: Any) -> Any:  # type: ignore[override]
         if len(given) != 1 or not is_held(given[0]):
             return builtins.float(*given)
         number = given[0].item() if isinstance(given[0], torch.Tensor) else given[0]
         return torch.sym_float(number)
 
-    def __instancecheck__(cls, value: Any) -> bool:
-        return isinstance(value, (builtins.float, torch.SymFloat))
 
-    def __subclasscheck__(cls, of: type) -> bool:
-        return issubclass(of, builtins.float)
-
-    def __getattr__(cls, name: str) -> Any:
-        return getattr(builtins.float, name)
-
-
-class Float(metaclass=_Type):
-    """In the place of `float`."""
-
-
-class _WholeType(type):
+class _IntForm(_Form):
     def __call__(cls, *given: Any, **base: Any) -> Any:  # type: ignore[override]
         if len(given) != 1 or base or not (is_held(given[0]) or isinstance(given[0], torch.SymBool)):
             return builtins.int(*given, **base)
         return whole(given[0])
 
-    def __instancecheck__(cls, value: Any) -> bool:
-        return isinstance(value, (builtins.int, torch.SymInt))
 
-    def __subclasscheck__(cls, of: type) -> bool:
-        return issubclass(of, builtins.int)
+class Float(metaclass=_FloatForm):
+    """In the place of `float`."""
 
-    def __getattr__(cls, name: str) -> Any:
-        return getattr(builtins.int, name)
+    plain, traced = builtins.float, torch.SymFloat
 
 
-class Int(metaclass=_WholeType):
+class Int(metaclass=_IntForm):
     """In the place of `int`."""
 
+    plain, traced = builtins.int, torch.SymInt
 
-CONVERSIONS: dict[str, tuple[type, type]] = {"float": (builtins.float, Float), "int": (builtins.int, Int)}
+
+CONVERSIONS: dict[str, type] = {"float": Float, "int": Int}
 
 
 @dataclass
@@ -153,8 +155,8 @@ def _forms(tree: ast.Module, frame: FrameType, told: Forms) -> dict[str, Any]:
     """What the module of a call is to find under which names."""
     plain = {id(function): form for function, form in NAMED_FUNCTIONS.items()}
     forms = {name: plain[id(value)] for name, value in frame.f_globals.items() if id(value) in plain}
-    for name, (type_of, form) in CONVERSIONS.items():
-        has = frame.f_globals.get(name, type_of) in (type_of, form)
+    for name, form in CONVERSIONS.items():
+        has = frame.f_globals.get(name, form) in (form.plain, form)  # type: ignore[attr-defined]
         if has and _is_plain(tree, name) and (told.follow_int or name != "int"):
             forms[name] = form
     return forms

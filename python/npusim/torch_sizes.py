@@ -13,7 +13,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from .errors import Problem, UnsupportedError
-from .torch_branches import HOLDS, INSTEAD, Asked, asked_by, condition_of, is_exact
+from .torch_branches import INSTEAD, Asked, asked_by, condition_of, is_exact
 from .torch_checks import example_operands, hold, is_tensor
 from .torch_needed import CONDITIONS, find_needed
 from .torch_numbers import READS
@@ -279,7 +279,7 @@ class _Settling:
         self.asked.setdefault(read, {}).update(dict.fromkeys([asked.place] if asked.place else []))
         file, _, line = asked.place.partition(" ")[0].partition(":")
         where = f"_in_line_{line}_of_{re.sub(r'[^0-9A-Za-z]', '_', file)}" if line else ""
-        where += "_item_in_the_place_of_int_holds_for_others" if asked.place.endswith(HOLDS) else ""
+        where += "_item_in_the_place_of_int_holds_for_others" if asked.by_int else ""
         self.check(f"{read.name}_branch{where}", condition)
 
     def note(self, what: str) -> None:

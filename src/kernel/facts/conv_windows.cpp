@@ -105,6 +105,18 @@ std::optional<ConvWindows> conv_windows(const Kernel& k) {
   return s;
 }
 
+std::vector<TapRange> taps_within(const ConvWindows& w, size_t dim) {
+  const int64_t taps = w.kernel[dim], dilation = w.dilation[dim];
+  std::vector<TapRange> ranges;
+  for (int64_t out = 0; out < w.output[dim]; ++out) {
+    const int64_t base = out * w.stride[dim] - w.pad_low[dim], left = w.input[dim] - base;
+    const int64_t begin = std::min(base < 0 ? (dilation - 1 - base) / dilation : 0, taps);
+    const int64_t end = left > 0 ? std::min((left - 1) / dilation + 1, taps) : 0;
+    ranges.push_back({begin, std::max(begin, end), base + begin * dilation});
+  }
+  return ranges;
+}
+
 bool is_whole(const Kernel& k, const ConvWindows& w) {
   const Access& image = k.contraction->a;
   int64_t last =

@@ -22,6 +22,13 @@ struct ConvWindows {
 // when that fits the windows, and else what they touch.
 std::optional<ConvWindows> conv_windows(const Kernel& kernel);
 
+// The taps of a window along one dimension that lie within the image, [begin, end), and the coordinate that tap `begin`
+// sees.
+struct TapRange {
+  int64_t begin = 0, end = 0, first = 0;
+};
+std::vector<TapRange> taps_within(const ConvWindows& windows, size_t dim);  // by output
+
 // Whether the argument's memory has all elements of the image within its extents.
 bool is_whole(const Kernel& kernel, const ConvWindows& windows);
 

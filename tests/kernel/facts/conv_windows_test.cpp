@@ -62,6 +62,32 @@ TEST(ConvWindows, WithoutPaddingTheImageIsWhatFitsTheWindows) {
   EXPECT_EQ(found->pad_high, (List{-1, 0}));
 }
 
+// Every extent, padding (also a cut) and distance, counted tap by tap.
+TEST(ConvWindows, TapsWithinTheImageAreThoseCounted) {
+  for (int64_t extent = 1; extent < 6; ++extent)
+    for (int64_t taps = 1; taps < 5; ++taps)
+      for (int64_t dilation = 1; dilation < 4; ++dilation)
+        for (int64_t pad = -2; pad < 9; ++pad) {
+          ConvWindows windows;
+          windows.input = {extent}, windows.output = {8}, windows.kernel = {taps};
+          windows.stride = {2}, windows.dilation = {dilation}, windows.pad_low = {pad};
+          const auto found = taps_within(windows, 0);
+          ASSERT_EQ(found.size(), 8u);
+          for (int64_t out = 0; out < 8; ++out) {
+            const TapRange& range = found[static_cast<size_t>(out)];
+            int64_t count = 0;
+            for (int64_t k = 0; k < taps; ++k) {
+              const int64_t sees = out * 2 - pad + k * dilation;
+              const bool within = sees >= 0 && sees < extent;
+              count += within;
+              EXPECT_EQ(within, k >= range.begin && k < range.end) << extent << taps << dilation << pad << out;
+            }
+            EXPECT_EQ(range.end - range.begin, count);
+            EXPECT_EQ(range.first, out * 2 - pad + range.begin * dilation);
+          }
+        }
+}
+
 TEST(ConvWindows, OtherAccessesAreNone) {
   const auto changed = [](auto change) {
     Kernel kernel = conv({.batch = 2, .groups = 2}, plain);

@@ -320,24 +320,11 @@ constexpr int64_t pixel_block = 16;
 // One spatial dimension, and for each output which taps touch the image.
 struct Line {
   int64_t extent = 1, taps = 1, step = 1, dilation = 1, pad = 0, stride = 0;
-  struct Taps {
-    int64_t begin = 0, end = 0, first = 0;  // tap `begin` reads coordinate `first`
-  };
-  std::vector<Taps> at;  // by output
+  std::vector<TapRange> at;  // by output
 };
 
 Line make_line(const ConvWindows& s, size_t i) {
-  Line line{s.input[i], s.kernel[i], s.stride[i], s.dilation[i], s.pad_low[i], s.image_strides[2 + i], {}};
-  for (int64_t out = 0; out < s.output[i]; ++out) {
-    const int64_t base = out * line.step - line.pad;
-    Line::Taps taps;
-    while (taps.begin < line.taps && base + taps.begin * line.dilation < 0) ++taps.begin;
-    taps.end = line.taps;
-    while (taps.end > taps.begin && base + (taps.end - 1) * line.dilation >= line.extent) --taps.end;
-    taps.first = base + taps.begin * line.dilation;
-    line.at.push_back(taps);
-  }
-  return line;
+  return {s.input[i], s.kernel[i], s.stride[i], s.dilation[i], s.pad_low[i], s.image_strides[2 + i], taps_within(s, i)};
 }
 
 class DepthwiseStep final : public BoundStep {
@@ -431,12 +418,11 @@ class DepthwiseStep final : public BoundStep {
   // What the first taps of a row of the output that are within the image read, in elements, and their weights.
   struct RowTaps {
     int64_t image = 0, weight = 0;
-    const Line::Taps &z, &y;
+    const TapRange &z, &y;
   };
   RowTaps taps_of(int64_t row) const {
     const auto height = static_cast<int64_t>(y_.at.size()), depth = static_cast<int64_t>(z_.at.size());
-    const Line::Taps &z = z_.at[static_cast<size_t>(row / height % depth)],
-                     &y = y_.at[static_cast<size_t>(row % height)];
+    const TapRange &z = z_.at[static_cast<size_t>(row / height % depth)], &y = y_.at[static_cast<size_t>(row % height)];
     return {row / height / depth * batch_stride_ + z.first * z_.stride + y.first * y_.stride,
             (z.begin * y_.taps + y.begin) * x_.taps * weight_row_, z, y};
   }
@@ -495,7 +481,7 @@ class DepthwiseStep final : public BoundStep {
     for (int64_t x0 = 0; x0 < width; x0 += pixel_block) {
       const int64_t x1 = std::min(width, x0 + pixel_block);
       for (int64_t i = x0; i < x1; ++i) {
-        const Line::Taps& x = x_.at[static_cast<size_t>(i)];
+        const TapRange& x = x_.at[static_cast<size_t>(i)];
         Pixel& p = pixels[static_cast<size_t>(i - x0)];
         p.columns = x.end - x.begin;
         p.image = image_ + (start + x.first * x_.stride) * size;

@@ -11,7 +11,7 @@
 #include "backends/cpu/memory.h"
 #include "backends/cpu/product/blocking.h"
 #include "backends/cpu/product/finish.h"
-#include "backends/cpu/product/planes_end.h"
+#include "backends/cpu/product/plane_form.h"
 #include "backends/cpu/product/tile_end.h"
 #include "backends/cpu/vector_targets.h"
 #include "base/threads.h"
@@ -186,21 +186,15 @@ HWY_EXPORT(sum_few_planes);
 
 namespace {
 
-int64_t product_of(const std::vector<int64_t>& extents) {
-  int64_t product = 1;
-  for (const int64_t extent : extents) product *= extent;
-  return product;
-}
-
 // Where windows are of one pixel and nothing lies between the rows of a plane, a plane is one row.
 ConvWindows joined(ConvWindows s) {
   const size_t dims = s.output.size();
-  bool joins = product_of(s.kernel) == 1 && s.input == s.output && s.image_strides.back() == 1;
+  bool joins = element_count(s.kernel) == 1 && s.input == s.output && s.image_strides.back() == 1;
   for (size_t d = 0; d + 1 < dims; ++d)
     joins = joins && s.stride[d] == 1 && s.pad_low[d] == 0 &&
             s.image_strides[2 + d] == s.image_strides[3 + d] * s.input[d + 1];
   if (!joins || s.pad_low.back() != 0) return s;
-  const int64_t pixels = product_of(s.output);
+  const int64_t pixels = element_count(s.output);
   s.input = s.output = {pixels};
   s.kernel = s.stride = s.dilation = {1};
   s.pad_low = s.pad_high = {0};
@@ -209,25 +203,11 @@ ConvWindows joined(ConvWindows s) {
   return s;
 }
 
-// One of the dimensions of rows: which taps of each output are within the image, and what the first of them reads.
+// One of the dimensions of rows.
 struct Outer {
-  struct Taps {
-    int64_t begin = 0, end = 0, image = 0;
-  };
-  std::vector<Taps> at;            // by output
-  int64_t taps = 1, tap_step = 0;  // and from tap to tap in the image
+  std::vector<TapRange> at{{0, 1, 0}};  // by output
+  int64_t taps = 1, dilation = 1, stride = 0;
 };
-
-Outer outer_of(const ConvWindows& s, size_t d) {
-  Outer outer{{}, s.kernel[d], s.dilation[d] * s.image_strides[2 + d]};
-  for (int64_t out = 0; out < s.output[d]; ++out) {
-    const int64_t base = out * s.stride[d] - s.pad_low[d], step = s.dilation[d];
-    const int64_t begin = std::min(ceil_div(std::max<int64_t>(-base, 0), step), s.kernel[d]);
-    const int64_t end = base >= s.input[d] ? 0 : std::min(s.kernel[d], (s.input[d] - 1 - base) / step + 1);
-    outer.at.push_back({begin, std::max(begin, end), (base + begin * step) * s.image_strides[2 + d]});
-  }
-  return outer;
-}
 
 // Some pixels of every row.
 struct RowTile {
@@ -238,24 +218,19 @@ struct RowTile {
 
 class FewPlanesStep final : public BoundStep {
  public:
-  FewPlanesStep(const Problem& p, std::vector<Finish> finishes, const Access* bias)
+  FewPlanesStep(const Problem& p, PlaneForm form)
       : threads_(usable_threads(p.kernel, p.context)),
         spec_(joined(p.conv.spec)),
-        finishes_(std::move(finishes)),
-        end_(tile_end(finishes_[0])),
+        form_(std::move(form)),
+        end_(tile_end(form_.finishes[0])),
         constant_(p.conv.constant) {
-    const auto at = [&](const Access& access) {
-      return static_cast<const float*>(p.args[static_cast<size_t>(access.arg)].data) + access.offset;
-    };
-    image_ = at(p.kernel.contraction->a), weight_ = at(p.kernel.contraction->b);
-    if (bias) bias_ = at(*bias), bias_group_ = bias->strides[1], bias_channel_ = bias->strides[2];
     lanes_ = HWY_DYNAMIC_DISPATCH(few_planes_lanes)();
     width_ = spec_.output.back();
     columns_ = spec_.kernel.back();
-    rows_ = product_of(spec_.output) / width_, lines_ = product_of(spec_.kernel) / columns_;
+    rows_ = element_count(spec_.output) / width_, lines_ = element_count(spec_.kernel) / columns_;
     for (size_t d = 0; d + 1 < spec_.output.size(); ++d) {
       if (d == 1) outer_[0] = std::move(outer_[1]);
-      outer_[1] = outer_of(spec_, d);
+      outer_[1] = {taps_within(spec_, d), spec_.kernel[d], spec_.dilation[d], spec_.image_strides[2 + d]};
     }
     if (spec_.in_channels * lines_ * columns_ == 1)
       planes_ = 1;  // nothing is read twice: planes are written one by one
@@ -275,8 +250,7 @@ class FewPlanesStep final : public BoundStep {
   void run() override {
     // What is added may be another in each run, whatever the weight is.
     float* bias = reinterpret_cast<float*>(scratch_);
-    for (int64_t c = 0; c < channels_; ++c)
-      bias[c] = bias_ ? bias_[c / spec_.out_channels * bias_group_ + c % spec_.out_channels * bias_channel_] : 0;
+    read_bias(form_, spec_, bias);
     float* packed = constant_ ? reinterpret_cast<float*>(constant_packed_.get()) : bias + ceil_div(channels_, 16) * 16;
     if (!constant_) pack(packed);
     on_threads(threads_, [&](int thread) {
@@ -322,25 +296,21 @@ class FewPlanesStep final : public BoundStep {
       for (int64_t c0 = 0; c0 < spec_.out_channels; c0 += planes_)
         for (int64_t tap = 0; tap < spec_.in_channels * lines_ * columns_; ++tap)
           for (int64_t c = c0; c < std::min(c0 + planes_, spec_.out_channels); ++c)
-            *to++ = weight_[g * spec_.weight_strides[0] + weight_at(c, tap)];
-  }
-  int64_t weight_at(int64_t channel, int64_t tap) const {
-    int64_t at = channel * spec_.weight_strides[1];
-    for (size_t d = spec_.kernel.size(); d-- > 0; tap /= spec_.kernel[d])
-      at += tap % spec_.kernel[d] * spec_.weight_strides[3 + d];
-    return at + tap * spec_.weight_strides[2];
+            *to++ = form_.weight[g * spec_.weight_strides[0] + weight_at(spec_, c, tap)];
   }
 
   // The rows of taps of a row of windows that are within the image, and how many those are.
   int64_t find_lines(int64_t row, TapLine* lines) const {
     const auto height = static_cast<int64_t>(outer_[1].at.size());
-    const Outer::Taps &z = outer_[0].at[static_cast<size_t>(row / height)],
-                      &y = outer_[1].at[static_cast<size_t>(row % height)];
+    const TapRange &z = outer_[0].at[static_cast<size_t>(row / height)],
+                   &y = outer_[1].at[static_cast<size_t>(row % height)];
+    const auto sees = [](const Outer& outer, const TapRange& range, int64_t tap) {
+      return (range.first + (tap - range.begin) * outer.dilation) * outer.stride;
+    };
     int64_t count = 0;
     for (int64_t i = z.begin; i < z.end; ++i)
       for (int64_t j = y.begin; j < y.end; ++j)
-        lines[count++] = {z.image + (i - z.begin) * outer_[0].tap_step + y.image + (j - y.begin) * outer_[1].tap_step,
-                          (i * outer_[1].taps + j) * columns_};
+        lines[count++] = {sees(outer_[0], z, i) + sees(outer_[1], y, j), (i * outer_[1].taps + j) * columns_};
     return count;
   }
 
@@ -351,7 +321,7 @@ class FewPlanesStep final : public BoundStep {
     i /= blocks_;
     const int64_t row = i % rows_, group = i / rows_ % spec_.groups, n = i / rows_ / spec_.groups;
     TapLine* lines = lines_of_thread_.data() + thread * lines_;
-    const Finish& finish = finishes_[static_cast<size_t>(n)];
+    const Finish& finish = form_.finishes[static_cast<size_t>(n)];
     const int64_t taps = lines_ * columns_, of_channel = spec_.in_channels * taps;
     PlanesTile p{.lines = lines,
                  .line_count = find_lines(row, lines),
@@ -363,8 +333,8 @@ class FewPlanesStep final : public BoundStep {
       std::swap(p.in_channels, p.columns);
       std::swap(p.channel_step, p.column_step);
     }
-    const float* image =
-        image_ + n * spec_.image_strides[0] + group * spec_.in_channels * spec_.image_strides[1] - spec_.pad_low.back();
+    const float* image = form_.image + n * spec_.image_strides[0] + group * spec_.in_channels * spec_.image_strides[1] -
+                         spec_.pad_low.back();
     for (int64_t c0 = 0; c0 < spec_.out_channels; c0 += planes_) {
       const int64_t channels = std::min(planes_, spec_.out_channels - c0), c = group * spec_.out_channels + c0;
       p.weight = packed + c * of_channel, p.weight_step = taps * channels;
@@ -386,15 +356,13 @@ class FewPlanesStep final : public BoundStep {
 
   int threads_;
   ConvWindows spec_;
-  std::vector<Finish> finishes_;  // of the images: [channel][pixel]
+  PlaneForm form_;
   TileEnd end_;
   bool constant_;
-  const float *image_ = nullptr, *weight_ = nullptr, *bias_ = nullptr;
-  int64_t bias_group_ = 0, bias_channel_ = 0;
   int64_t planes_ = tile_planes;  // of a tile
   int64_t lanes_ = 1, channels_ = 1, blocks_ = 1, packed_floats_ = 0;
   int64_t width_ = 0, rows_ = 1, lines_ = 1, columns_ = 1;  // pixels of a row, rows of a plane; of a window the same
-  std::array<Outer, 2> outer_{Outer{{{0, 1, 0}}}, Outer{{{0, 1, 0}}}};  // the slower first
+  std::array<Outer, 2> outer_;                              // the slower first
   std::vector<RowTile> tiles_;
   std::vector<int32_t> masks_;
   std::vector<TapLine> lines_of_thread_;
@@ -406,12 +374,9 @@ class FewPlanesStep final : public BoundStep {
 Answer make_few_planes_step(Problem& p) {
   const ConvWindows& spec = p.conv.spec;
   if (!p.conv.declined.empty() && !(p.conv.product && spec.in_channels == 1)) return decline(p.conv.declined);
-  for (const Access* access : {&p.kernel.contraction->a, &p.kernel.contraction->b})
-    if (const DType type = p.kernel.args[static_cast<size_t>(access->arg)].dtype; type != DType::f32)
-      return decline(fmt::format("an operand of {}", dtype_name(type)));
-  if (spec.image_strides.back() != 1 && spec.input.back() > 1) return decline("pixels that do not lie side by side");
+  if (std::string why = refuse_planes(p); !why.empty()) return decline(std::move(why));
   if (spec.stride.back() > 2) return decline(fmt::format("windows that are {} pixels apart", spec.stride.back()));
-  const int64_t taps = spec.in_channels * product_of(spec.kernel);
+  const int64_t taps = spec.in_channels * element_count(spec.kernel);
   if (spec.out_channels > tile_planes && taps > 1)
     return decline(fmt::format("{} channels of the result", spec.out_channels));
   if (spec.groups > 1 && spec.in_channels * spec.out_channels > 2 * tile_planes)
@@ -419,9 +384,9 @@ Answer make_few_planes_step(Problem& p) {
   if (spec.groups > 1 && spec.in_channels == 1 && spec.out_channels == 1 && spec.output.size() == 2)
     return decline("filters of one channel in two dimensions, which oneDNN has code for");
   std::string why;
-  std::optional<PlanesEnd> ending = planes_end(p, why);
-  if (!ending) return decline(std::move(why));
-  return accept(std::make_unique<FewPlanesStep>(p, std::move(ending->finishes), ending->bias));
+  std::optional<PlaneForm> form = plane_form(p, why);
+  if (!form) return decline(std::move(why));
+  return accept(std::make_unique<FewPlanesStep>(p, std::move(*form)));
 }
 
 }  // namespace npusim::cpu

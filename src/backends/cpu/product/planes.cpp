@@ -11,7 +11,7 @@
 #include "backends/cpu/memory.h"
 #include "backends/cpu/product/blocking.h"
 #include "backends/cpu/product/finish.h"
-#include "backends/cpu/product/planes_end.h"
+#include "backends/cpu/product/plane_form.h"
 #include "backends/cpu/product/tile_end.h"
 #include "backends/cpu/vector_targets.h"
 #include "base/threads.h"
@@ -123,9 +123,7 @@ namespace {
 constexpr int64_t patch_floats = 32768;  // of what a block of pixels sees, which stays in L2
 
 int64_t lines_of(const ConvWindows& spec) {  // of a channel, that a row of windows sees
-  int64_t lines = 1;
-  for (size_t d = 0; d + 1 < spec.kernel.size(); ++d) lines *= spec.kernel[d];
-  return lines;
+  return element_count(spec.kernel) / spec.kernel.back();
 }
 
 // In how many blocks the pixels of a row are done.
@@ -147,17 +145,12 @@ bool is_cheaper(const ConvWindows& spec, const PlanesTileShape& tile) {
 
 class PlanesStep final : public BoundStep {
  public:
-  PlanesStep(const Problem& p, std::vector<Finish> finishes, const Access* bias)
+  PlanesStep(const Problem& p, PlaneForm form)
       : threads_(usable_threads(p.kernel, p.context)),
         spec_(p.conv.spec),
-        finishes_(std::move(finishes)),
-        end_(tile_end(finishes_[0])),
+        form_(std::move(form)),
+        end_(tile_end(form_.finishes[0])),
         constant_(p.conv.constant) {
-    const auto at = [&](const Access& access) {
-      return static_cast<const float*>(p.args[static_cast<size_t>(access.arg)].data) + access.offset;
-    };
-    image_ = at(p.kernel.contraction->a), weight_ = at(p.kernel.contraction->b);
-    if (bias) bias_ = at(*bias), bias_step_ = spec_.out_channels > 1 ? bias->strides[2] : 0;
     tile_ = HWY_DYNAMIC_DISPATCH(planes_tile_shape)();
     const size_t last = spec_.output.size() - 1;
     width_ = spec_.output[last];
@@ -182,7 +175,7 @@ class PlanesStep final : public BoundStep {
   void run() override {
     // What is added may be another in each run, whatever the weight is.
     float* bias = reinterpret_cast<float*>(scratch_) + threads_ * patch_size();
-    for (int64_t c = 0; c < spec_.out_channels; ++c) bias[c] = bias_ ? bias_[c * bias_step_] : 0;
+    read_bias(form_, spec_, bias);
     float* packed = constant_ ? reinterpret_cast<float*>(constant_packed_.get()) : bias + bias_floats_;
     if (!constant_) pack(packed);
     on_threads(threads_, [&](int thread) {
@@ -206,14 +199,8 @@ class PlanesStep final : public BoundStep {
     for (int64_t i = 0; i < blocks; ++i) {
       const int64_t c0 = spec_.out_channels * i / blocks, c1 = spec_.out_channels * (i + 1) / blocks;
       for (int64_t k = 0; k < taps; ++k)
-        for (int64_t c = c0; c < c1; ++c) *to++ = weight_[weight_at(c, k)];
+        for (int64_t c = c0; c < c1; ++c) *to++ = form_.weight[weight_at(spec_, c, k)];
     }
-  }
-  int64_t weight_at(int64_t channel, int64_t tap) const {
-    const size_t dims = spec_.kernel.size();
-    int64_t at = channel * spec_.weight_strides[1];
-    for (size_t d = dims; d-- > 0; tap /= spec_.kernel[d]) at += tap % spec_.kernel[d] * spec_.weight_strides[3 + d];
-    return at + tap * spec_.weight_strides[2];
   }
 
   // Some pixels of a row of the result.
@@ -222,7 +209,7 @@ class PlanesStep final : public BoundStep {
     const int64_t row = i / blocks_ % rows_, n = i / blocks_ / rows_;
     float* patch = reinterpret_cast<float*>(scratch_) + thread * patch_size();
     fill(patch, n, row, x0, x1 - x0);
-    const Finish& finish = finishes_[static_cast<size_t>(n)];
+    const Finish& finish = form_.finishes[static_cast<size_t>(n)];
     const auto taps = static_cast<int64_t>(offsets_.size());
     const int64_t pixel = row * width_ + x0;
     HWY_DYNAMIC_DISPATCH(multiply_planes)
@@ -257,7 +244,7 @@ class PlanesStep final : public BoundStep {
       float* room = patch + line * line_floats_;
       for (int64_t c = 0; c < spec_.in_channels; ++c, at += spec_.image_strides[1], room += lines_ * line_floats_) {
         std::fill_n(room, from, 0.0f);
-        std::copy_n(image_ + at + from, to - from, room + from);
+        std::copy_n(form_.image + at + from, to - from, room + from);
         std::fill(room + to, room + line_floats_, 0.0f);
       }
     }
@@ -265,12 +252,10 @@ class PlanesStep final : public BoundStep {
 
   int threads_;
   ConvWindows spec_;
-  std::vector<Finish> finishes_;  // of the images: [channel][pixel]
+  PlaneForm form_;
   TileEnd end_;
   bool constant_;
   PlanesTileShape tile_;
-  const float *image_ = nullptr, *weight_ = nullptr, *bias_ = nullptr;
-  int64_t bias_step_ = 0;
   int64_t width_ = 0, rows_ = 1, lines_ = 1;  // pixels of a row; rows of a plane; rows of a window
   int64_t reach_ = 0, blocks_ = 1, line_floats_ = 0, packed_floats_ = 0, bias_floats_ = 0;
   std::vector<int64_t> offsets_;  // of the taps in a patch
@@ -283,10 +268,7 @@ Answer make_planes_step(Problem& p) {
   if (!p.conv.declined.empty()) return decline(p.conv.declined);
   const ConvWindows& spec = p.conv.spec;
   if (spec.groups > 1) return decline(fmt::format("{} groups", spec.groups));
-  for (const Access* access : {&p.kernel.contraction->a, &p.kernel.contraction->b})
-    if (const DType type = p.kernel.args[static_cast<size_t>(access->arg)].dtype; type != DType::f32)
-      return decline(fmt::format("an operand of {}", dtype_name(type)));
-  if (spec.image_strides.back() != 1 && spec.input.back() > 1) return decline("pixels that do not lie side by side");
+  if (std::string why = refuse_planes(p); !why.empty()) return decline(std::move(why));
   if (spec.stride.back() != 1) return decline(fmt::format("windows that are {} pixels apart", spec.stride.back()));
   if (std::all_of(spec.kernel.begin(), spec.kernel.end(), [](int64_t taps) { return taps == 1; }))
     return decline("windows of one pixel");
@@ -297,9 +279,9 @@ Answer make_planes_step(Problem& p) {
     return decline("windows that see more than L2 holds");
   if (!is_cheaper(spec, tile)) return decline("turning image and result costs less");
   std::string why;
-  std::optional<PlanesEnd> ending = planes_end(p, why);
-  if (!ending) return decline(std::move(why));
-  return accept(std::make_unique<PlanesStep>(p, std::move(ending->finishes), ending->bias));
+  std::optional<PlaneForm> form = plane_form(p, why);
+  if (!form) return decline(std::move(why));
+  return accept(std::make_unique<PlanesStep>(p, std::move(*form)));
 }
 
 }  // namespace npusim::cpu
