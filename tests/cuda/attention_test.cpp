@@ -5,8 +5,8 @@
 
 #include <limits>
 
-#include "backends/cuda/target/attention_summary.h"
-#include "backends/cuda/target/parts.h"
+#include "backends/cuda/codegen/attention/summary.h"
+#include "backends/cuda/codegen/choose/parts.h"
 #include "cuda/harness/attended.h"
 #include "cuda/harness/check.h"
 #include "cuda/harness/tiled.h"
@@ -21,7 +21,7 @@ constexpr double infinity = std::numeric_limits<double>::infinity();
 
 std::string declined(const Kernel& kernel) {
   std::string why;
-  return cuda::find_attention(kernel, why) ? "" : why;
+  return cuda::codegen::attention::find_attention(kernel, why) ? "" : why;
 }
 
 Ex causal(KernelBuilder& b, Ex leaf, Ex mask) {
@@ -46,7 +46,8 @@ AttentionCase heads(int64_t size, DType type = DType::f16) {
 
 TEST(CudaAttention, EveryShapeOfABlock) {
   std::vector<Case> cases;
-  for (const cuda::AttentionShape& s : {cuda::AttentionShape{8, 1, 16}, {4, 1, 64}, {4, 1, 48}, {2, 2, 32}, {1, 4, 16}})
+  for (const cuda::codegen::attention::AttentionShape& s :
+       {cuda::codegen::attention::AttentionShape{8, 1, 16}, {4, 1, 64}, {4, 1, 48}, {2, 2, 32}, {1, 4, 16}})
     for (const int64_t keys : {1, 37, 130}) {
       AttentionCase c = heads(64, keys == 37 ? DType::bf16 : DType::f16);
       c.keys = keys, c.queries = keys == 130 ? 20 : 13, c.logs = keys != 37;
@@ -75,7 +76,8 @@ TEST(CudaAttention, HeadsOfEverySize) {
 TEST(CudaAttention, ScoresThatAreNoNumbers) {
   std::vector<Case> cases;
   for (const bool safe : {false, true})
-    for (const cuda::AttentionShape& s : {cuda::AttentionShape{4, 1, 16}, {1, 4, 16}}) {
+    for (const cuda::codegen::attention::AttentionShape& s :
+         {cuda::codegen::attention::AttentionShape{4, 1, 16}, {1, 4, 16}}) {
       AttentionCase c = heads(16);
       c.keys = 70, c.safe = safe, c.logs = true;
       Case one = shaped(fmt::format("numbers{}_{}", safe, s.warps_along_keys), attention(c, DType::f32, masked), s);
@@ -173,7 +175,9 @@ TEST(CudaAttention, HiddenStages) {
 TEST(CudaAttention, WhatBlocksLookAtThemselves) {
   const auto parts = [](const Kernel& kernel) {
     std::string why;
-    return cuda::summarize_attention(kernel, *cuda::find_attention(kernel, why), {4, 1, 64, 1}).steps.size();
+    return cuda::codegen::attention::summarize_attention(kernel, *cuda::codegen::attention::find_attention(kernel, why),
+                                                         {4, 1, 64, 1})
+        .steps.size();
   };
   AttentionCase c = heads(64);
   c.keys = 320;
@@ -188,7 +192,7 @@ TEST(CudaAttention, WhatBlocksLookAtThemselves) {
   for (const int64_t keys : {512, 1024})
     for (const bool groups : {false, true}) {
       c.keys = keys;
-      EXPECT_EQ(cuda::find_parts(attention(c, DType::f32, masked), {groups}).steps.size(),
+      EXPECT_EQ(cuda::codegen::choose::find_parts(attention(c, DType::f32, masked), {groups}).steps.size(),
                 groups && keys == 1024 ? 3U : 0U);
     }
 }
@@ -241,7 +245,9 @@ TEST(CudaAttention, Pieces) {
   AttentionCase odd = heads(64);
   odd.queries = 1, odd.keys = 521;
   std::string why;
-  EXPECT_EQ(cuda::pieces_of(*cuda::find_attention(attention(odd, DType::f32, masked), why)), 0);
+  EXPECT_EQ(cuda::codegen::attention::pieces_of(
+                *cuda::codegen::attention::find_attention(attention(odd, DType::f32, masked), why)),
+            0);
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // Stores that combine at computed places, as lines in a block's memory: executed (on the CPU where there is no GPU) and
 // compared with the reference.
-#include "backends/cuda/target/combine.h"
+#include "backends/cuda/codegen/rows/combine.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <cmath>
 #include <random>
 
-#include "backends/cuda/target/parts.h"
+#include "backends/cuda/codegen/choose/parts.h"
 #include "cuda/harness/check.h"
 #include "kernel/builder.h"
 
@@ -53,7 +53,7 @@ void place_indices(std::vector<HostTensor>& memory, size_t index, int64_t places
 Case scattered(const std::string& name, const Scatter& s, unsigned seed) {
   Kernel kernel = scatter(s);
   kernel.name = name;
-  Case c{name, kernel, cuda::make_kernel(kernel, {}, std::vector<bool>(kernel.args.size())), {}, {}};
+  Case c{name, kernel, cuda::codegen::choose::make_kernel(kernel, {}, std::vector<bool>(kernel.args.size())), {}, {}};
   EXPECT_TRUE(c.made.how.starts_with("combined lines")) << name << ": " << c.made.how;
   c.given = [s, seed](std::vector<HostTensor>& memory) {
     place_indices(memory, 1, s.places, 0, seed);
@@ -116,7 +116,7 @@ TEST(CudaCombine, PlacesOfSeveralIndices) {
   const Coord to[] = {Coord(k.load(a, first)), k.dim(0), Coord(k.load(b, both) + 1)};
   k.store(out, to, k.load(x, first) * 2.0, Reduction::sum);
   Kernel kernel = k.finish("put");
-  Case c{"put", kernel, cuda::make_kernel(kernel, {}, std::vector<bool>(kernel.args.size())), {}, {}};
+  Case c{"put", kernel, cuda::codegen::choose::make_kernel(kernel, {}, std::vector<bool>(kernel.args.size())), {}, {}};
   EXPECT_TRUE(c.made.how.starts_with("combined lines")) << c.made.how;
   c.given = [](std::vector<HostTensor>& memory) {
     place_indices(memory, 1, 5, 0, 1), place_indices(memory, 2, 7, -1, 2);
@@ -155,7 +155,7 @@ TEST(CudaCombine, FewLinesAreThoseOfPieces) {
 }
 
 TEST(CudaCombine, SaysWhyItDeclines) {
-  const auto why = [](const Scatter& s) { return cuda::combine_decline(scatter(s)); };
+  const auto why = [](const Scatter& s) { return cuda::codegen::rows::combine_decline(scatter(s)); };
   EXPECT_EQ(why({64, 300, 9}), "");
   EXPECT_EQ(why({64, 100, 9}), "100 lines");
   EXPECT_EQ(why({8, 300, 9}), "8 elements of a line");
@@ -165,7 +165,7 @@ TEST(CudaCombine, SaysWhyItDeclines) {
   const int self = add.input({f32, {256}}), x = add.input({f32, {512, 256}}), sum = add.output({f32, {256}}, self);
   const Coord to[] = {add.dim(1)};
   add.store(sum, to, add.load_broadcast(x), Reduction::sum);
-  EXPECT_EQ(cuda::combine_decline(add.finish("add_up")), "no computed place");
+  EXPECT_EQ(cuda::codegen::rows::combine_decline(add.finish("add_up")), "no computed place");
 }
 
 }  // namespace

@@ -4,9 +4,9 @@
 
 #include <cmath>
 
-#include "backends/cuda/target/parts.h"
-#include "backends/cuda/target/patch.h"
-#include "backends/cuda/target/text.h"
+#include "backends/cuda/codegen/choose/parts.h"
+#include "backends/cuda/codegen/products/patch.h"
+#include "backends/cuda/codegen/text.h"
 #include "cuda/harness/check.h"
 #include "cuda/harness/tiled.h"
 #include "kernel/contractions.h"
@@ -14,22 +14,22 @@
 namespace npusim {
 namespace {
 
-using cuda::Made;
+using cuda::codegen::Made;
 
 // The product behind the packing of its weight.
 Kernel packed(const Kernel& kernel) {
-  const Unfused parts = cuda::find_parts(kernel, {true});
+  const Unfused parts = cuda::codegen::choose::find_parts(kernel, {true});
   EXPECT_EQ(parts.steps.size(), 2u);
   return parts.steps.back().kernel;
 }
 
 TEST(CudaProducts, Convolutions) {
   std::vector<Case> cases;
-  const auto add = [&](const std::string& name, const ConvCase& c, const cuda::TileShape& s) {
+  const auto add = [&](const std::string& name, const ConvCase& c, const cuda::codegen::products::TileShape& s) {
     cases.push_back(tiled(name, s.fed ? packed(conv(c, gelu)) : conv(c, gelu), s));
   };
   int number = 0;
-  for (const cuda::TileShape& s : cuda::tile_shapes()) {
+  for (const cuda::codegen::products::TileShape& s : cuda::codegen::products::tile_shapes()) {
     ConvCase c;
     c.type = c.weight_type = DType::f16;
     c.in_channels = 16, c.out_channels = 24, c.batch = 2;
@@ -58,7 +58,7 @@ TEST(CudaProducts, ChannelsThatFillWordsInPart) {
   contraction->reduce[0] = 5;
   stem.contraction = contraction;
   std::vector<Case> cases;
-  for (const cuda::TileShape& s : cuda::tile_shapes())
+  for (const cuda::codegen::products::TileShape& s : cuda::codegen::products::tile_shapes())
     if (s.rows == 64 || s.groups) {
       cases.push_back(tiled("stem" + name_of(s), s.fed ? packed(stem) : stem, s));
       cases.back().given = [](std::vector<HostTensor>& memory) {
@@ -78,7 +78,7 @@ struct PatchCase {
 };
 
 // The product behind the packing of its weight. Results are channels last, whatever the image is.
-Case patched(const PatchCase& p, const cuda::PatchShape& shape) {
+Case patched(const PatchCase& p, const cuda::codegen::products::PatchShape& shape) {
   const auto& [name, c, channels, lines] = p;
   Kernel kernel = conv(c, gelu);
   auto contraction = std::make_shared<Contraction>(*kernel.contraction);
@@ -100,13 +100,13 @@ Case patched(const PatchCase& p, const cuda::PatchShape& shape) {
   kernel.name = name;
   EXPECT_EQ(check_kernel(kernel), std::vector<std::string>{}) << name;
   std::string why;
-  auto product = cuda::find_product(kernel, why);
+  auto product = cuda::codegen::find_product(kernel, why);
   EXPECT_TRUE(product) << name << ": " << why;
-  EXPECT_EQ(cuda::patches_decline(kernel, *product), "") << name;
+  EXPECT_EQ(cuda::codegen::products::patches_decline(kernel, *product), "") << name;
   std::vector<bool> ahead(kernel.args.size());
   ahead[static_cast<size_t>(product->b.arg)] = product->b.ahead = name.size() % 2;
-  Made made = cuda::make_patches(kernel, *product, shape);
-  made.symbol = cuda::function_name(kernel, *product);
+  Made made = cuda::codegen::products::make_patches(kernel, *product, shape);
+  made.symbol = cuda::codegen::function_name(kernel, *product);
   return {name, std::move(kernel), std::move(made), std::move(ahead)};
 }
 
@@ -133,7 +133,7 @@ TEST(CudaProducts, PatchesOfFewChannels) {
   std::vector<Case> cases;
   for (PatchCase p : all) {
     const std::string name = p.name;
-    for (const cuda::PatchShape& s : cuda::patch_shapes()) {
+    for (const cuda::codegen::products::PatchShape& s : cuda::codegen::products::patch_shapes()) {
       if (s.lines * s.across != (s.columns == 64 ? 128 : 64) && name != "lines") continue;
       p.name = fmt::format("{}{}x{}x{}x{}", name, s.lines, s.across, s.columns, s.warps);
       cases.push_back(patched(p, s));
@@ -159,7 +159,8 @@ TEST(CudaProducts, APatchWithoutFiniteNumbers) {
   std::vector<Case> cases;
   for (const int64_t width : {1, 2, 3, 5, 6, 7}) {
     c.kernel = {2, width};
-    cases.push_back(patched({fmt::format("infinite{}", width), c, 3, true}, cuda::patch_shapes()[1]));
+    cases.push_back(
+        patched({fmt::format("infinite{}", width), c, 3, true}, cuda::codegen::products::patch_shapes()[1]));
     cases.back().given = [](std::vector<HostTensor>& memory) {
       for (int64_t i = 0; i < 3 * 16 * 48; i += 97)
         store_double(memory[0].data.data(), DType::f16, i, i % 2 ? INFINITY : std::nan(""));
@@ -173,13 +174,15 @@ TEST(CudaProducts, ConvolutionsThatAreNoPatches) {
   ConvCase stem;
   stem.type = stem.weight_type = DType::f16;
   stem.in_channels = 3, stem.out_channels = 16, stem.input = {32, 32}, stem.stride = {2, 2}, stem.channels_last = false;
-  const auto find = [](const ConvCase& c, std::string& why) { return cuda::find_patch_conv(conv(c, gelu), why); };
+  const auto find = [](const ConvCase& c, std::string& why) {
+    return cuda::codegen::products::find_patch_conv(conv(c, gelu), why);
+  };
   std::string why;
   ASSERT_TRUE(find(stem, why)) << why;
-  EXPECT_EQ(find(stem, why)->pixels, cuda::PatchConv::Pixels::lines);
+  EXPECT_EQ(find(stem, why)->pixels, cuda::codegen::products::PatchConv::Pixels::lines);
   ConvCase odd = stem;
   odd.input[1] = 33;
-  EXPECT_EQ(find(odd, why)->pixels, cuda::PatchConv::Pixels::elements);
+  EXPECT_EQ(find(odd, why)->pixels, cuda::codegen::products::PatchConv::Pixels::elements);
   const auto declines = [&](const std::string& reason, auto&& change) {
     ConvCase c = stem;
     change(c);

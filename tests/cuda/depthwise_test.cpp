@@ -1,13 +1,13 @@
 // Convolutions of each channel by itself: windows of every kind, one pixel to a thread or several.
-#include "backends/cuda/target/depthwise.h"
+#include "backends/cuda/codegen/products/depthwise.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
-#include "backends/cuda/target/parts.h"
-#include "backends/cuda/target/text.h"
+#include "backends/cuda/codegen/choose/parts.h"
+#include "backends/cuda/codegen/text.h"
 #include "cuda/harness/check.h"
 #include "cuda/harness/tiled.h"
 #include "kernel/contractions.h"
@@ -27,19 +27,19 @@ ConvCase depthwise(std::vector<int64_t> input, std::vector<int64_t> kernel, DTyp
 
 Case with_pixels(std::string name, const ConvCase& c, int pixels) {
   Kernel kernel = conv(c, gelu);
-  const Unfused parts = cuda::find_parts(kernel, {});
+  const Unfused parts = cuda::codegen::choose::find_parts(kernel, {});
   const bool one_tap = std::all_of(c.kernel.begin(), c.kernel.end(), [](int64_t taps) { return taps == 1; });
   EXPECT_EQ(parts.steps.size(), one_tap ? 0U : 2U) << name;  // the weight is packed
   if (!one_tap) kernel = parts.steps.back().kernel;
   kernel.name = name;
   std::string why;
-  auto product = cuda::find_product(kernel, why);
+  auto product = cuda::codegen::find_product(kernel, why);
   EXPECT_TRUE(product) << why;
-  EXPECT_EQ(cuda::depthwise_decline(kernel), "");
+  EXPECT_EQ(cuda::codegen::products::depthwise_decline(kernel), "");
   std::vector<bool> ahead(kernel.args.size());
   product->b.ahead = ahead[static_cast<size_t>(product->b.arg)] = pixels != 2;
-  cuda::Made made = cuda::make_depthwise(kernel, *product, pixels);
-  made.symbol = cuda::function_name(kernel, *product);
+  cuda::codegen::Made made = cuda::codegen::products::make_depthwise(kernel, *product, pixels);
+  made.symbol = cuda::codegen::function_name(kernel, *product);
   return {std::move(name), std::move(kernel), std::move(made), std::move(ahead)};
 }
 
@@ -81,7 +81,7 @@ TEST(CudaDepthwise, OneAndThreeDimensionsAndDilation) {
 TEST(CudaDepthwise, Declines) {
   const auto declined = [](const ConvCase& c) {
     std::string why;
-    return cuda::find_depthwise(conv(c, gelu), why) ? "" : why;
+    return cuda::codegen::products::find_depthwise(conv(c, gelu), why) ? "" : why;
   };
   EXPECT_EQ(declined(depthwise({9, 9}, {3, 3}, DType::f16)), "");
   EXPECT_EQ(declined(depthwise({9, 9}, {3, 3}, DType::f16, 12)), "12 channels");
@@ -99,7 +99,7 @@ TEST(CudaDepthwise, PixelsOfAThread) {
     ConvCase c = depthwise({size, size}, {kernel, kernel}, DType::f16, 64);
     c.batch = batch, c.pad = {kernel / 2, kernel / 2}, c.dilation = {dilation, dilation};
     std::string why;
-    return cuda::rate_depthwise(*cuda::find_depthwise(conv(c, gelu), why));
+    return cuda::codegen::products::rate_depthwise(*cuda::codegen::products::find_depthwise(conv(c, gelu), why));
   };
   using Pixels = std::vector<int>;
   EXPECT_EQ(pixels(1, 14, 3, 1), (Pixels{1, 2, 4}));

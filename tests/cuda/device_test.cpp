@@ -6,8 +6,8 @@
 #include <numeric>
 #include <thread>
 
+#include "backends/cuda/codegen/stream/way.h"
 #include "backends/cuda/memory.h"
-#include "backends/cuda/target/stream/way.h"
 #include "base/error.h"
 #include "cuda/gpu.h"
 #include "npusim/compare.h"
@@ -291,7 +291,7 @@ TEST(CudaGpu, EveryWayOfAStreamGivesTheSameBits) {
     ++tried;
     return session.time_steps(0);
   });
-  EXPECT_EQ(tried, cuda::stream_ways().size() + 1);  // as it is twice
+  EXPECT_EQ(tried, cuda::codegen::stream::stream_ways().size() + 1);  // as it is twice
 }
 
 // Of ordinary memory, by way of pinned blocks; how fast that is beside one copy from pinned memory is printed.

@@ -4,9 +4,9 @@
 
 #include <cmath>
 
-#include "backends/cuda/target/columns.h"
-#include "backends/cuda/target/pair.h"
-#include "backends/cuda/target/tile.h"
+#include "backends/cuda/codegen/products/columns.h"
+#include "backends/cuda/codegen/products/pair.h"
+#include "backends/cuda/codegen/products/tile.h"
 #include "cuda/harness/check.h"
 #include "cuda/harness/tiled.h"
 #include "kernel/contractions.h"
@@ -15,13 +15,13 @@
 namespace npusim {
 namespace {
 
-using cuda::Made;
+using cuda::codegen::Made;
 
 // One tile's words are asked for while another one is multiplied or stored: fewer blocks than tiles, fewer steps than
 // stages and more, with edges and without.
 TEST(CudaProducts, TilesThatFollowEachOtherInABlock) {
   std::vector<Case> cases;
-  for (cuda::TileShape s : cuda::tile_shapes())
+  for (cuda::codegen::products::TileShape s : cuda::codegen::products::tile_shapes())
     if (s.fed)
       for (const auto& [m, n, k, blocks] :
            {std::tuple{2 * s.rows, 2 * s.columns, 128, 3}, {s.rows + 5, s.columns + 8, 328, 1}}) {
@@ -42,19 +42,19 @@ Ex gated(KernelBuilder&, Ex leaf, Ex bias, Ex gate) { return gate / (1.0 + exp(-
 TEST(CudaProducts, TwoProductsOfTheSameRowsInOneKernel) {
   struct One {
     Kernel kernels[2];
-    cuda::Pair pair;
+    cuda::codegen::products::Pair pair;
     Made made;
   };
   std::vector<One> all;
   std::string functions;
-  std::vector<cuda::TileShape> shapes;
-  for (const cuda::TileShape& s : cuda::pair_tile_shapes())
+  std::vector<cuda::codegen::products::TileShape> shapes;
+  for (const cuda::codegen::products::TileShape& s : cuda::codegen::products::pair_tile_shapes())
     if (s.fed) shapes.push_back(s);
-  cuda::TileShape last_narrow = shapes.back();
+  cuda::codegen::products::TileShape last_narrow = shapes.back();
   ASSERT_EQ(last_narrow.columns, 192);
   last_narrow.narrow = 128, last_narrow.wide = 1;
   shapes.push_back(last_narrow);
-  for (const cuda::TileShape& s : shapes) {
+  for (const cuda::codegen::products::TileShape& s : shapes) {
     const bool keep = s.rows == 128;
     const int64_t m = s.narrow ? s.rows : s.rows + 5, n = s.narrow ? 96 + 2 * 64 : s.columns / 2 + 8, k = 200;
     One& one = all.emplace_back();
@@ -62,17 +62,20 @@ TEST(CudaProducts, TwoProductsOfTheSameRowsInOneKernel) {
     one.kernels[1] = linear(m, n, k, DType::bf16, DType::bf16, DType::bf16, gated);
     one.kernels[1].name = name_of(s) + (s.narrow ? "narrow" : "");
     const GroupStep gate{&one.kernels[0], {0, 1, 2, 3, 4}}, up{&one.kernels[1], {0, 5, 6, 4, 7}};
-    const auto pair = cuda::find_pair(gate, up, {true}, keep);
+    const auto pair = cuda::codegen::products::find_pair(gate, up, {true}, keep);
     ASSERT_TRUE(pair);
-    EXPECT_FALSE(cuda::find_pair(up, gate, {true}));
-    EXPECT_FALSE(cuda::find_pair(gate, up, {false}));
-    EXPECT_FALSE(cuda::find_pair(gate, {&one.kernels[1], {8, 5, 6, 4, 7}}, {true})) << "of other rows";
-    EXPECT_FALSE(cuda::find_pair(gate, {&one.kernels[1], {0, 4, 6, 4, 7}}, {true})) << "the result is multiplied";
-    EXPECT_FALSE(cuda::find_pair(gate, {&one.kernels[1], {0, 5, 6, 4, 2}}, {true})) << "over what the first one reads";
+    EXPECT_FALSE(cuda::codegen::products::find_pair(up, gate, {true}));
+    EXPECT_FALSE(cuda::codegen::products::find_pair(gate, up, {false}));
+    EXPECT_FALSE(cuda::codegen::products::find_pair(gate, {&one.kernels[1], {8, 5, 6, 4, 7}}, {true}))
+        << "of other rows";
+    EXPECT_FALSE(cuda::codegen::products::find_pair(gate, {&one.kernels[1], {0, 4, 6, 4, 7}}, {true}))
+        << "the result is multiplied";
+    EXPECT_FALSE(cuda::codegen::products::find_pair(gate, {&one.kernels[1], {0, 5, 6, 4, 2}}, {true}))
+        << "over what the first one reads";
     one.pair = *pair;
     std::vector<bool> ahead(one.pair.kernel.args.size());
     for (size_t i = 0; i < ahead.size(); ++i) ahead[i] = keep && one.pair.given[i].second == 1;
-    one.made = cuda::make_joined(one.pair, ahead, s);
+    one.made = cuda::codegen::products::make_joined(one.pair, ahead, s);
     functions += one.made.functions;
   }
   check_nvrtc(functions, {"sm_90a"});
@@ -111,10 +114,11 @@ TEST(CudaProducts, TheLastRoundOfAPairHasNarrowTiles) {
   const auto chosen = [](int64_t rows, int64_t columns) {
     const Kernel kernel = linear(rows, columns, 1536, DType::bf16, DType::bf16, DType::bf16, doubled);
     std::string why;
-    cuda::Product product = *cuda::find_product(kernel, why);
+    cuda::codegen::Product product = *cuda::codegen::find_product(kernel, why);
     product.second_b = 3;
-    const cuda::TileShape shape = cuda::rate_pair_tiles(product)[0].shape;
-    return std::tuple{shape.rows, shape.columns, shape.narrow, shape.wide, cuda::tiles_of(product, shape)};
+    const cuda::codegen::products::TileShape shape = cuda::codegen::products::rate_pair_tiles(product)[0].shape;
+    return std::tuple{shape.rows, shape.columns, shape.narrow, shape.wide,
+                      cuda::codegen::products::tiles_of(product, shape)};
   };
   EXPECT_EQ(chosen(2048, 8960), (std::tuple{256, 192, 128, 82, int64_t{6 * 132}}));
   EXPECT_EQ(chosen(2048, 8952), (std::tuple{256, 192, 0, 0, int64_t{8 * 94}}));
@@ -130,7 +134,7 @@ TEST(CudaProducts, ProductsOfTheSameRowsInOneLaunch) {
   };
   std::vector<One> all;
   std::string functions;
-  for (const cuda::TileShape& s : cuda::tile_shapes()) {
+  for (const cuda::codegen::products::TileShape& s : cuda::codegen::products::tile_shapes()) {
     if (!s.fed) continue;
     const int64_t m = 2 * s.rows, n = s.columns, k = 200;
     One& one = all.emplace_back();
@@ -138,8 +142,8 @@ TEST(CudaProducts, ProductsOfTheSameRowsInOneLaunch) {
     one.kernels[0].name = "same_rows" + name_of(s);
     one.kernels[1] = one.kernels[2] = linear(m, n, k, DType::bf16, DType::bf16, DType::bf16, doubled);
     for (size_t n = 0; n < 15; ++n) one.ahead.push_back(all.size() % 2 && n % 5 == 1);
-    one.made =
-        cuda::make_columns(std::vector<const Kernel*>{&one.kernels[0], &one.kernels[1], &one.kernels[2]}, one.ahead, s);
+    one.made = cuda::codegen::products::make_columns(
+        std::vector<const Kernel*>{&one.kernels[0], &one.kernels[1], &one.kernels[2]}, one.ahead, s);
     functions += one.made.functions;
   }
   check_nvrtc(functions, {"sm_90a"});
@@ -173,7 +177,7 @@ TEST(CudaProducts, WhichProductsHaveTheSameRows) {
                key = linear(2048, 256, 1536, DType::bf16, DType::bf16, DType::bf16, doubled),
                odd = linear(2048, 264, 1536, DType::bf16, DType::bf16, DType::bf16, doubled);
   const auto count = [](const std::vector<GroupStep>& steps, bool groups = true) {
-    return cuda::count_columns(steps, {groups});
+    return cuda::codegen::products::count_columns(steps, {groups});
   };
   const GroupStep q{&query, {0, 1, 2, 3, 4}}, k{&key, {0, 5, 6, 7, 8}}, v{&key, {0, 9, 10, 11, 12}};
   EXPECT_EQ(count({q, k, v}), 3u);
@@ -209,16 +213,16 @@ TEST(CudaProducts, ResultsOfTheirSumsAlone) {
     std::vector<std::pair<size_t, size_t>> given;
   };
   std::vector<Both> pairs;
-  for (const cuda::TileShape& s : cuda::tile_shapes()) {
+  for (const cuda::codegen::products::TileShape& s : cuda::codegen::products::tile_shapes()) {
     if (!s.fed) continue;
     cases.push_back(tiled("alone" + name_of(s), alone(2, s.rows + 3, s.columns + 24, 72, false), s));
     const int64_t m = s.rows + 5, n = s.columns / 2 + 8;
     const Kernel gate = alone(1, m, n, 136, false), up = alone(1, m, n, 136, true);
-    auto pair = cuda::find_pair({&gate, {0, 1, 2}}, {&up, {0, 3, 2, 4}}, {true});
+    auto pair = cuda::codegen::products::find_pair({&gate, {0, 1, 2}}, {&up, {0, 3, 2, 4}}, {true});
     ASSERT_EQ(pair.has_value(), true);
     pair->kernel.name = "alone_pair" + name_of(s);
-    cases.push_back(
-        {pair->kernel.name, pair->kernel, cuda::make_joined(*pair, std::vector<bool>(pair->kernel.args.size()), s)});
+    cases.push_back({pair->kernel.name, pair->kernel,
+                     cuda::codegen::products::make_joined(*pair, std::vector<bool>(pair->kernel.args.size()), s)});
     pairs.push_back({gate, up, pair->given});
   }
   std::string functions;

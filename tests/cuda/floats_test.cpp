@@ -2,8 +2,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "backends/cuda/target/parts.h"
-#include "backends/cuda/target/tile.h"
+#include "backends/cuda/codegen/choose/parts.h"
+#include "backends/cuda/codegen/products/tile.h"
 #include "cuda/harness/check.h"
 #include "cuda/harness/tiled.h"
 #include "kernel/contractions.h"
@@ -11,17 +11,17 @@
 namespace npusim {
 namespace {
 
-std::vector<cuda::TileShape> float_shapes() {
-  std::vector<cuda::TileShape> shapes;
-  for (const cuda::TileShape& s : cuda::tile_shapes())
+std::vector<cuda::codegen::products::TileShape> float_shapes() {
+  std::vector<cuda::codegen::products::TileShape> shapes;
+  for (const cuda::codegen::products::TileShape& s : cuda::codegen::products::tile_shapes())
     if (!s.groups) shapes.push_back(s);
   return shapes;
 }
 
 // 128x128, 32x64 and 16x64: lines of 4, 8, 16 and 32 words, from 16 to 64 rows of a warp.
-std::vector<cuda::TileShape> some_shapes() {
-  std::vector<cuda::TileShape> some;
-  for (const cuda::TileShape& s : float_shapes())
+std::vector<cuda::codegen::products::TileShape> some_shapes() {
+  std::vector<cuda::codegen::products::TileShape> some;
+  for (const cuda::codegen::products::TileShape& s : float_shapes())
     if (s.rows == 128 ? s.columns == 128 : s.columns == 64 && s.rows < 64) some.push_back(s);
   return some;
 }
@@ -42,7 +42,7 @@ Kernel floats(int64_t m, int64_t n, int64_t k) { return linear(m, n, k, DType::f
 
 TEST(CudaFloats, EveryTileOfALinearLayer) {
   std::vector<Case> cases;
-  for (cuda::TileShape s : float_shapes())
+  for (cuda::codegen::products::TileShape s : float_shapes())
     for (const auto& [m, n, k] : {std::tuple{1, 8, 4}, {70, 72, 200}, {133, 264, 292}})
       for (const int pieces : {1, 3}) {
         if (pieces > 1 && (k < 200 || s.rows != 32)) continue;
@@ -54,7 +54,7 @@ TEST(CudaFloats, EveryTileOfALinearLayer) {
 
 TEST(CudaFloats, OperandsInEveryOrderOfMemory) {
   std::vector<Case> cases;
-  for (const cuda::TileShape& s : some_shapes())
+  for (const cuda::codegen::products::TileShape& s : some_shapes())
     for (const bool a : {false, true})
       for (const bool b : {false, true})
         cases.push_back(tiled(fmt::format("orders{}_{}{}", name_of(s), a, b), product(2, 72, 44, 140, a, b), s));
@@ -64,7 +64,7 @@ TEST(CudaFloats, OperandsInEveryOrderOfMemory) {
 // Nothing is a multiple of anything: elements one by one.
 TEST(CudaFloats, OddExtents) {
   std::vector<Case> cases;
-  for (const cuda::TileShape& s : some_shapes()) {
+  for (const cuda::codegen::products::TileShape& s : some_shapes()) {
     cases.push_back(tiled("odd" + name_of(s), product(3, 37, 41, 67, false, true), s));
     cases.push_back(tiled("one" + name_of(s), product(1, 1, 1, 1, false, false), s));
     cases.push_back(tiled("odd_linear" + name_of(s), floats(19, 21, 33), s));
@@ -75,7 +75,7 @@ TEST(CudaFloats, OddExtents) {
 TEST(CudaFloats, Convolutions) {
   std::vector<Case> cases;
   int number = 0;
-  for (const cuda::TileShape& s : some_shapes()) {
+  for (const cuda::codegen::products::TileShape& s : some_shapes()) {
     ConvCase c;
     c.type = c.weight_type = DType::f32;
     c.in_channels = 16, c.out_channels = 24, c.batch = 2;
@@ -128,7 +128,7 @@ TEST(CudaFloats, ChannelsThatFillWordsInPart) {
   contraction->reduce[0] = 3;
   stem.contraction = contraction;
   std::vector<Case> cases;
-  for (const cuda::TileShape& s : some_shapes()) {
+  for (const cuda::codegen::products::TileShape& s : some_shapes()) {
     cases.push_back(tiled("stem" + name_of(s), stem, s));
     cases.back().given = [](std::vector<HostTensor>& memory) {
       for (int64_t i = 3; i < 21 * 18 * 4; i += 4) store_double(memory[0].data.data(), DType::f32, i, std::nan(""));

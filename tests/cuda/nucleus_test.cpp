@@ -17,7 +17,8 @@ class Chain {
  public:
   explicit Chain(const Graph& graph) : graph_(graph) {
     for (const Node& node : graph.nodes) {
-      made_.push_back(cuda::make_kernel(*node.kernel, {}, std::vector<bool>(node.kernel->args.size())));
+      made_.push_back(
+          cuda::codegen::choose::make_kernel(*node.kernel, {}, std::vector<bool>(node.kernel->args.size())));
       if (symbols_.insert(made_.back().symbol).second) functions_ += made_.back().functions;
     }
     machine_ = std::make_unique<Machine>(functions_);
@@ -50,7 +51,7 @@ class Chain {
 
  private:
   const Graph& graph_;
-  std::vector<cuda::Made> made_;
+  std::vector<cuda::codegen::Made> made_;
   std::set<std::string> symbols_;
   std::string functions_;
   std::unique_ptr<Machine> machine_;

@@ -1,13 +1,13 @@
 // Orders of rows in a block's memory: executed (on the CPU where there is no GPU), and the same places as the
 // interpreter's.
-#include "backends/cuda/target/order.h"
+#include "backends/cuda/codegen/rows/order.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <set>
 
-#include "backends/cuda/target/parts.h"
+#include "backends/cuda/codegen/choose/parts.h"
 #include "cuda/harness/check.h"
 #include "kernel/evaluate.h"
 #include "kernel/order_kernels.h"
@@ -29,14 +29,14 @@ OrderCase drawn_row(Draws& d, DType dtype, const Shape& rows, int64_t length, in
 
 // Each in any order of threads.
 void check_orders(std::vector<OrderCase> cases) {
-  std::vector<cuda::Made> made;
+  std::vector<cuda::codegen::Made> made;
   std::vector<cuda::Source> sources;
   std::string functions;
   std::set<std::string> symbols;
   for (const OrderCase& c : cases) {
-    made.push_back(cuda::make_kernel(c.kernel, {}, {false, false}));
+    made.push_back(cuda::codegen::choose::make_kernel(c.kernel, {}, {false, false}));
     EXPECT_TRUE(made.back().how.starts_with("ordered rows")) << made.back().how;
-    EXPECT_TRUE(cuda::find_parts(c.kernel, {}).steps.empty());
+    EXPECT_TRUE(cuda::codegen::choose::find_parts(c.kernel, {}).steps.empty());
     if (!symbols.insert(made.back().symbol).second) continue;
     sources.push_back({made.back().symbol, made.back().functions});
     functions += made.back().functions;
@@ -61,7 +61,7 @@ TEST(CudaOrder, DrawnRows) {
   std::vector<OrderCase> cases;
   while (cases.size() < 60) {
     OrderCase c = test::draw_order(d, cases.size() % 6 == 0 ? 1500 : 90);
-    if (cuda::order_decline(c.kernel).empty()) cases.push_back(std::move(c));
+    if (cuda::codegen::rows::order_decline(c.kernel).empty()) cases.push_back(std::move(c));
   }
   check_orders(std::move(cases));
 }
@@ -93,7 +93,7 @@ TEST(CudaOrder, OnePlaceOfLongRowsByDigits) {
 
 TEST(CudaOrder, SaysWhyItDeclines) {
   const auto why = [](DType dtype, const Shape& rows, int64_t length, int64_t count) {
-    return cuda::order_decline(test::order_kernel(dtype, rows, length, count, false));
+    return cuda::codegen::rows::order_decline(test::order_kernel(dtype, rows, length, count, false));
   };
   EXPECT_EQ(why(DType::f32, {2}, 8192, 5), "");
   EXPECT_EQ(why(DType::f32, {2}, 8193, 5), "rows of 8193 elements");

@@ -1,10 +1,10 @@
 // Reductions over pairs of rows in tiles: executed (on the CPU where there is no GPU) and compared with the reference.
-#include "backends/cuda/target/pairs.h"
+#include "backends/cuda/codegen/rows/pairs.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "backends/cuda/target/parts.h"
+#include "backends/cuda/codegen/choose/parts.h"
 #include "cuda/harness/check.h"
 #include "kernel/builder.h"
 
@@ -44,9 +44,9 @@ Kernel pairs(const Rows& r, Way way) {
 Case pairs_case(const std::string& name, const Rows& r, Way way, const std::string& how) {
   Kernel kernel = pairs(r, way);
   kernel.name = name;
-  Case c{name, kernel, cuda::make_kernel(kernel, {}, std::vector<bool>(kernel.args.size())), {}, {}};
+  Case c{name, kernel, cuda::codegen::choose::make_kernel(kernel, {}, std::vector<bool>(kernel.args.size())), {}, {}};
   EXPECT_EQ(c.made.how, how) << name;
-  EXPECT_TRUE(cuda::find_parts(kernel, {}).steps.empty()) << name;
+  EXPECT_TRUE(cuda::codegen::choose::find_parts(kernel, {}).steps.empty()) << name;
   return c;
 }
 
@@ -79,14 +79,14 @@ TEST(CudaPairs, EveryType) {
 }
 
 TEST(CudaPairs, SaysWhyItDeclines) {
-  EXPECT_EQ(cuda::pairs_decline(pairs({1, 128, 128, 9}, Way::euclid)), "");
-  EXPECT_EQ(cuda::pairs_decline(pairs({1, 100, 128, 9}, Way::euclid)), "100 x 128 pairs");
-  EXPECT_EQ(cuda::pairs_decline(pairs({1, 8, 12800, 9}, Way::euclid)), "8 x 12800 pairs");
+  EXPECT_EQ(cuda::codegen::rows::pairs_decline(pairs({1, 128, 128, 9}, Way::euclid)), "");
+  EXPECT_EQ(cuda::codegen::rows::pairs_decline(pairs({1, 100, 128, 9}, Way::euclid)), "100 x 128 pairs");
+  EXPECT_EQ(cuda::codegen::rows::pairs_decline(pairs({1, 8, 12800, 9}, Way::euclid)), "8 x 12800 pairs");
   K k({200, 200, 8}, 1);
   const int a = k.input({f32, {200, 8}}), b = k.input({f32, {200, 8}}), out = k.output({f32, {200, 200}});
   const Coord row[] = {k.dim(0), k.dim(2)}, to[] = {k.dim(0), k.dim(1)};
   k.store(out, to, k.reduce(Reduction::sum, k.load(a, row) - k.load(b, row)));
-  EXPECT_EQ(cuda::pairs_decline(k.finish("one_row")), "operands that share their rows");
+  EXPECT_EQ(cuda::codegen::rows::pairs_decline(k.finish("one_row")), "operands that share their rows");
 }
 
 }  // namespace

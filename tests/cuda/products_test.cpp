@@ -5,10 +5,10 @@
 
 #include <cmath>
 
-#include "backends/cuda/target/dot.h"
-#include "backends/cuda/target/parts.h"
-#include "backends/cuda/target/text.h"
-#include "backends/cuda/target/tile.h"
+#include "backends/cuda/codegen/choose/parts.h"
+#include "backends/cuda/codegen/products/dot.h"
+#include "backends/cuda/codegen/products/tile.h"
+#include "backends/cuda/codegen/text.h"
 #include "cuda/harness/check.h"
 #include "cuda/harness/machine.h"
 #include "cuda/harness/tiled.h"
@@ -19,11 +19,11 @@
 namespace npusim {
 namespace {
 
-using cuda::Made;
+using cuda::codegen::Made;
 
 TEST(CudaProducts, EveryTileOfALinearLayer) {
   std::vector<Case> cases;
-  for (const cuda::TileShape& s : cuda::tile_shapes())
+  for (const cuda::codegen::products::TileShape& s : cuda::codegen::products::tile_shapes())
     for (const auto& [m, n, k] : {std::tuple{1, 8, 8}, {70, 72, 200}, {131, 136, 64}})
       cases.push_back(tiled(fmt::format("linear{}_{}x{}x{}", name_of(s), m, n, k),
                             linear(m, n, k, DType::f16, DType::f16, DType::f16, gelu), s));
@@ -33,11 +33,11 @@ TEST(CudaProducts, EveryTileOfALinearLayer) {
 // More steps than stages, and an edge on every side.
 TEST(CudaProducts, ManyStages) {
   std::vector<Case> cases;
-  const auto add = [&](const cuda::TileShape& s) {
+  const auto add = [&](const cuda::codegen::products::TileShape& s) {
     cases.push_back(tiled(fmt::format("stages{}_{}", s.stages, name_of(s)),
                           linear(133, 264, 584, DType::bf16, DType::bf16, DType::bf16, gelu), s));
   };
-  for (cuda::TileShape s : cuda::tile_shapes()) {
+  for (cuda::codegen::products::TileShape s : cuda::codegen::products::tile_shapes()) {
     if (s.groups) add(s);
     if (s.columns == 64 || s.columns == 32) s.stages = s.rows > 128 ? 5 : 7, add(s);
   }
@@ -46,7 +46,7 @@ TEST(CudaProducts, ManyStages) {
 
 TEST(CudaProducts, OperandsInEveryOrderOfMemory) {
   std::vector<Case> cases;
-  for (const cuda::TileShape& s : cuda::tile_shapes())
+  for (const cuda::codegen::products::TileShape& s : cuda::codegen::products::tile_shapes())
     for (const bool a : {false, true})
       for (const bool b : {false, true})
         if (!s.groups || (!a && !b))
@@ -59,7 +59,7 @@ TEST(CudaProducts, OperandsInEveryOrderOfMemory) {
 // several lengths, several products at once.
 TEST(CudaProducts, PiecesOfTheDepthInAClusterOfBlocks) {
   std::vector<Case> cases;
-  for (cuda::TileShape s : cuda::tile_shapes())
+  for (cuda::codegen::products::TileShape s : cuda::codegen::products::tile_shapes())
     for (const int pieces : {2, 3, 8}) {
       if (s.fed) break;
       if (pieces == 3 && s.rows * s.columns > 128 * 64) continue;
@@ -76,7 +76,7 @@ TEST(CudaProducts, PiecesOfTheDepthInAClusterOfBlocks) {
 // Nothing is a multiple of anything: elements one by one.
 TEST(CudaProducts, OddExtents) {
   std::vector<Case> cases;
-  for (const cuda::TileShape& s : cuda::tile_shapes()) {
+  for (const cuda::codegen::products::TileShape& s : cuda::codegen::products::tile_shapes()) {
     if (s.fed) continue;
     cases.push_back(tiled("odd" + name_of(s), batched_product(3, 37, 41, 67, false, true, DType::f16), s));
     cases.push_back(tiled("one" + name_of(s), batched_product(1, 1, 1, 1, false, false, DType::bf16), s));
@@ -105,12 +105,12 @@ TEST(CudaProducts, EverySplitOfDots) {
       Kernel kernel = linear(3, 43, 1032, DType::f16, DType::f16, DType::f16, gelu);
       kernel.name = fmt::format("split{}_{}", lines, warps);
       std::string why;
-      auto product = cuda::find_product(kernel, why);
+      auto product = cuda::codegen::find_product(kernel, why);
       ASSERT_TRUE(product) << why;
       std::vector<bool> ahead(kernel.args.size());
       product->b.ahead = ahead[static_cast<size_t>(product->b.arg)] = lines != 2;
-      Made made = cuda::make_dots(kernel, *product, {lines, warps});
-      made.symbol = cuda::function_name(kernel, *product);
+      Made made = cuda::codegen::products::make_dots(kernel, *product, {lines, warps});
+      made.symbol = cuda::codegen::function_name(kernel, *product);
       cases.push_back({kernel.name, kernel, std::move(made), std::move(ahead)});
     }
   check(cases);
@@ -129,8 +129,8 @@ TEST(CudaProducts, SeveralAtOnce) {
   std::vector<Made> made;
   std::string functions;
   for (const auto& [kernel, copies, how] : all) {
-    EXPECT_TRUE(cuda::several_at_once(kernel));
-    made.push_back(cuda::make_kernel(kernel, {}, second_ahead(kernel), copies));
+    EXPECT_TRUE(cuda::codegen::choose::several_at_once(kernel));
+    made.push_back(cuda::codegen::choose::make_kernel(kernel, {}, second_ahead(kernel), copies));
     EXPECT_TRUE(made.back().how.starts_with(how)) << made.back().how;
     functions += made.back().functions;
   }
@@ -171,16 +171,16 @@ TEST(CudaProducts, PackedWeightsAndPiecesOfTheDepth) {
 // Where clusters are, a long depth is one launch: never more blocks than find a place, never a piece without a step.
 TEST(CudaProducts, AClusterInPlaceOfTwoKernels) {
   const Kernel kernel = linear(40, 64, 4096, DType::bf16, DType::bf16, DType::bf16, gelu);
-  const cuda::Features hopper{true};
-  EXPECT_EQ(cuda::find_parts(kernel, {}).steps.size(), 2u);
-  EXPECT_EQ(cuda::find_parts(kernel, hopper).steps.size(), 0u);
-  const Made made = cuda::make_kernel(kernel, hopper, second_ahead(kernel));
+  const cuda::codegen::Features hopper{true};
+  EXPECT_EQ(cuda::codegen::choose::find_parts(kernel, {}).steps.size(), 2u);
+  EXPECT_EQ(cuda::codegen::choose::find_parts(kernel, hopper).steps.size(), 0u);
+  const Made made = cuda::codegen::choose::make_kernel(kernel, hopper, second_ahead(kernel));
   EXPECT_GT(made.pieces, 1) << made.how;
   EXPECT_EQ(made.shape.blocks % made.pieces, 0);
-  EXPECT_LE(made.shape.blocks, cuda::multiprocessors);
-  EXPECT_EQ(cuda::make_kernel(kernel, {}, second_ahead(kernel)).pieces, 1);
+  EXPECT_LE(made.shape.blocks, cuda::codegen::multiprocessors);
+  EXPECT_EQ(cuda::codegen::choose::make_kernel(kernel, {}, second_ahead(kernel)).pieces, 1);
   const Kernel shallow = linear(40, 64, 64, DType::f16, DType::f16, DType::f16, gelu);
-  EXPECT_EQ(cuda::make_kernel(shallow, hopper, second_ahead(shallow)).pieces, 1);
+  EXPECT_EQ(cuda::codegen::choose::make_kernel(shallow, hopper, second_ahead(shallow)).pieces, 1);
 }
 
 TEST(CudaProducts, AttentionAsProducts) {
@@ -196,31 +196,32 @@ TEST(CudaProducts, AttentionAsProducts) {
 TEST(CudaProducts, AVectorOfLessThanAWord) {
   const Kernel kernel = batched_product(1, 1, 40, 5, false, true, DType::f16);
   std::string why;
-  const auto vector = cuda::find_product(kernel, why);
+  const auto vector = cuda::codegen::find_product(kernel, why);
   ASSERT_TRUE(vector) << why;
-  EXPECT_EQ(vector->filled, cuda::word);
-  EXPECT_EQ(vector->a.words, cuda::Operand::Words::none);
+  EXPECT_EQ(vector->filled, cuda::codegen::word);
+  EXPECT_EQ(vector->a.words, cuda::codegen::Operand::Words::none);
   std::vector<Case> cases;
-  for (const cuda::TileShape& s : cuda::tile_shapes())
-    if (cuda::takes(s, *vector)) cases.push_back(tiled("vector" + name_of(s), kernel, s));
+  for (const cuda::codegen::products::TileShape& s : cuda::codegen::products::tile_shapes())
+    if (cuda::codegen::products::takes(s, *vector)) cases.push_back(tiled("vector" + name_of(s), kernel, s));
   check(cases);
 }
 
 // Few sums of a lane are stored from registers; others change places through shared memory, and need it.
 TEST(CudaProducts, ResultsFromRegistersWhereTheyAreFew) {
   std::string why;
-  const auto words = cuda::find_product(linear(128, 256, 64, DType::f16, DType::f16, DType::f16, gelu), why),
-             elements = cuda::find_product(linear(128, 250, 64, DType::f16, DType::f16, DType::f16, gelu), why);
-  for (cuda::TileShape s : cuda::tile_shapes()) {
+  const auto words = cuda::codegen::find_product(linear(128, 256, 64, DType::f16, DType::f16, DType::f16, gelu), why),
+             elements =
+                 cuda::codegen::find_product(linear(128, 250, 64, DType::f16, DType::f16, DType::f16, gelu), why);
+  for (cuda::codegen::products::TileShape s : cuda::codegen::products::tile_shapes()) {
     if (s.fed || s.rows != s.columns) continue;
-    EXPECT_EQ(cuda::has_neighbours(*words, s), s.rows == 64) << name_of(s);
-    EXPECT_EQ(cuda::reads_early(*words, s), s.rows == 64) << name_of(s);
-    EXPECT_FALSE(cuda::has_neighbours(*elements, s)) << name_of(s);
+    EXPECT_EQ(cuda::codegen::products::has_neighbours(*words, s), s.rows == 64) << name_of(s);
+    EXPECT_EQ(cuda::codegen::products::reads_early(*words, s), s.rows == 64) << name_of(s);
+    EXPECT_FALSE(cuda::codegen::products::has_neighbours(*elements, s)) << name_of(s);
     if (s.rows == 64) {
-      EXPECT_EQ(cuda::shared_bytes_of(*words, s), 16384);  // one step's
+      EXPECT_EQ(cuda::codegen::products::shared_bytes_of(*words, s), 16384);  // one step's
     }
     s.pieces = 2;
-    EXPECT_FALSE(cuda::has_neighbours(*words, s)) << name_of(s);
+    EXPECT_FALSE(cuda::codegen::products::has_neighbours(*words, s)) << name_of(s);
   }
 }
 

@@ -5,8 +5,8 @@
 
 #include <cmath>
 
+#include "backends/cuda/codegen/choose/beside.h"
 #include "backends/cuda/target.h"
-#include "backends/cuda/target/beside.h"
 #include "cuda/harness/check.h"
 #include "cuda/harness/machine.h"
 #include "kernel/builder.h"
@@ -148,7 +148,7 @@ Case made(std::string name, Kernel kernel, const std::string& how) {
   std::vector<bool> ahead(kernel.args.size());
   ahead[0] = kernel.args[0].dtype != i64 && kernel.args.back().updates != 0;
   Case c{std::move(name), std::move(kernel), {}, std::move(ahead)};
-  c.made = cuda::make_kernel(c.kernel, {}, c.ahead);
+  c.made = cuda::codegen::choose::make_kernel(c.kernel, {}, c.ahead);
   EXPECT_EQ(c.made.how, how) << c.name << "\n" << c.made.functions;
   return c;
 }
@@ -158,7 +158,7 @@ Case scheduled(std::string name, Kernel kernel, const Schedule& schedule) {
   EXPECT_EQ(cannot_print(kernel, cuda_dialect, schedule), std::nullopt) << name;
   Case c{std::move(name), std::move(kernel), {}, {}};
   c.ahead.resize(c.kernel.args.size());
-  c.made = cuda::make_rows(c.kernel, c.ahead, schedule);
+  c.made = cuda::codegen::choose::make_rows(c.kernel, c.ahead, schedule);
   return c;
 }
 
@@ -323,7 +323,7 @@ TEST(CudaRows, KernelsBesideEachOther) {
   std::vector<const Kernel*> all;
   Case joined{"beside", {}, {}, {}};
   for (const Kernel& k : kernels) {
-    EXPECT_TRUE(cuda::can_be_beside(k)) << k.name;
+    EXPECT_TRUE(cuda::codegen::choose::can_be_beside(k)) << k.name;
     all.push_back(&k);
     const auto before = static_cast<int>(joined.kernel.args.size());
     for (KernelArg arg : k.args) {
@@ -331,8 +331,8 @@ TEST(CudaRows, KernelsBesideEachOther) {
       joined.kernel.args.push_back(arg);
     }
   }
-  EXPECT_FALSE(cuda::can_be_beside(rms_norm(3, 256, bf16)));
-  joined.made = cuda::make_beside(all);
+  EXPECT_FALSE(cuda::codegen::choose::can_be_beside(rms_norm(3, 256, bf16)));
+  joined.made = cuda::codegen::choose::make_beside(all);
   joined.ahead.resize(joined.kernel.args.size());
   EXPECT_EQ(joined.made.how, "4 kernels beside each other");
   EXPECT_EQ(joined.made.trap_steps, (std::vector<size_t>{1, 1, 2, 2}));

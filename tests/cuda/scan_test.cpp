@@ -1,12 +1,12 @@
 // Scans of rows by warps and blocks: executed (on the CPU where there is no GPU) and compared with the reference.
-#include "backends/cuda/target/scan.h"
+#include "backends/cuda/codegen/rows/scan.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-#include "backends/cuda/target/parts.h"
+#include "backends/cuda/codegen/choose/parts.h"
 #include "cuda/harness/check.h"
 #include "kernel/builder.h"
 
@@ -59,9 +59,9 @@ Kernel scanned(Way way, DType dtype, Reduction reduction, int64_t rows, int64_t 
 
 Case scan_case(const std::string& name, Kernel kernel) {
   kernel.name = name;
-  Case c{name, kernel, cuda::make_kernel(kernel, {}, std::vector<bool>(kernel.args.size())), {}, {}};
+  Case c{name, kernel, cuda::codegen::choose::make_kernel(kernel, {}, std::vector<bool>(kernel.args.size())), {}, {}};
   EXPECT_TRUE(c.made.how.starts_with("scanned rows")) << name << ": " << c.made.how;
-  EXPECT_TRUE(cuda::find_parts(kernel, {}).steps.empty()) << name;
+  EXPECT_TRUE(cuda::codegen::choose::find_parts(kernel, {}).steps.empty()) << name;
   return c;
 }
 
@@ -117,25 +117,26 @@ TEST(CudaScan, LongRowsAreInPieces) {
   check_steps({{"sum", scanned(Way::one, i64, Reduction::sum, 1, 70001), 0},
                {"largest", scanned(Way::place_of_largest, f32, Reduction::max, 1, 70001), 0},
                {"largest_of_three", scanned(Way::place_of_largest, f32, Reduction::max, 3, 40000), 0}});
-  const Unfused parts = cuda::find_parts(scanned(Way::one, f32, Reduction::sum, 1, 1 << 21), {});
+  const Unfused parts = cuda::codegen::choose::find_parts(scanned(Way::one, f32, Reduction::sum, 1, 1 << 21), {});
   ASSERT_EQ(parts.steps.size(), 3U);
   const Kernel& points = parts.steps[2].kernel;
-  EXPECT_EQ(cuda::scan_decline(points), "");
-  EXPECT_EQ(cuda::scan_decline(parts.steps[1].kernel), "");
+  EXPECT_EQ(cuda::codegen::rows::scan_decline(points), "");
+  EXPECT_EQ(cuda::codegen::rows::scan_decline(parts.steps[1].kernel), "");
 }
 
 TEST(CudaScan, SaysWhyItDeclines) {
   const auto why = [](int64_t rows, int64_t n) {
-    return cuda::scan_decline(scanned(Way::one, f32, Reduction::sum, rows, n));
+    return cuda::codegen::rows::scan_decline(scanned(Way::one, f32, Reduction::sum, rows, n));
   };
   EXPECT_EQ(why(4, 32), "");
   EXPECT_EQ(why(4, 31), "rows of 31 elements");
   EXPECT_EQ(why(4, 20000), "4 long rows");
   EXPECT_EQ(why(96, 20000), "");
-  EXPECT_EQ(cuda::scan_decline(scanned(Way::reduced, f32, {}, 200, 9000)), "a long row that is reduced, too");
+  EXPECT_EQ(cuda::codegen::rows::scan_decline(scanned(Way::reduced, f32, {}, 200, 9000)),
+            "a long row that is reduced, too");
   Kernel across = scanned(Way::one, f32, Reduction::sum, 64, 64);
   across.accesses[0].strides = {1, 64};
-  EXPECT_EQ(cuda::scan_decline(across), "elements of a row that do not lie side by side");
+  EXPECT_EQ(cuda::codegen::rows::scan_decline(across), "elements of a row that do not lie side by side");
 }
 
 }  // namespace

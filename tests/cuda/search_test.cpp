@@ -10,14 +10,14 @@
 #include <limits>
 #include <tuple>
 
+#include "backends/cuda/codegen/attention/groups.h"
+#include "backends/cuda/codegen/attention/summary.h"
+#include "backends/cuda/codegen/choose/parts.h"
+#include "backends/cuda/codegen/products/depthwise.h"
+#include "backends/cuda/codegen/products/dot.h"
+#include "backends/cuda/codegen/products/tile.h"
+#include "backends/cuda/codegen/text.h"
 #include "backends/cuda/device.h"
-#include "backends/cuda/target/attention_groups.h"
-#include "backends/cuda/target/attention_summary.h"
-#include "backends/cuda/target/depthwise.h"
-#include "backends/cuda/target/dot.h"
-#include "backends/cuda/target/parts.h"
-#include "backends/cuda/target/text.h"
-#include "backends/cuda/target/tile.h"
 #include "cuda/harness/attended.h"
 #include "cuda/harness/check.h"
 #include "cuda/harness/draw.h"
@@ -85,15 +85,17 @@ AttentionCase draw_attention(Draw& d, int64_t stage) {
   return c;
 }
 
-Case attended(Draw& d, const std::string& name, const AttentionCase& c, const cuda::AttentionShape& shape) {
+Case attended(Draw& d, const std::string& name, const AttentionCase& c,
+              const cuda::codegen::attention::AttentionShape& shape) {
   const Scored scored = draw_score(d, c.keys);
   const Kernel kernel = attention(c, scored.mask, scored.score);
   const std::string full = fmt::format("{}_{}_{}x{}x{}x{}_of_{}_by_{}and{}{}", name, scored.name, c.batch, c.kv_heads,
                                        c.group, c.queries, c.keys, c.depth, c.columns, c.safe ? "_safe" : "");
   if (!scored.counted) {
     std::string why;
-    const bool told = shape.groups > 0 &&
-                      cuda::summarize_attention(kernel, *cuda::find_attention(kernel, why), shape).steps.size() == 3;
+    const bool told = shape.groups > 0 && cuda::codegen::attention::summarize_attention(
+                                              kernel, *cuda::codegen::attention::find_attention(kernel, why), shape)
+                                                  .steps.size() == 3;
     return told && d.coin() ? summarized(full, kernel, shape) : shaped(full, kernel, shape);
   }
   Case one = shaped(full, with_keys(kernel), shape);
@@ -104,7 +106,8 @@ Case attended(Draw& d, const std::string& name, const AttentionCase& c, const cu
 
 Case attention_of_warps(Draw& d, const std::string& name) {
   const auto [along_rows, along_keys] = d.of({std::pair{8, 1}, {4, 1}, {2, 2}, {1, 4}});
-  const cuda::AttentionShape shape{along_rows, along_keys, static_cast<int>(16 * d.between(1, along_keys > 1 ? 2 : 4))};
+  const cuda::codegen::attention::AttentionShape shape{along_rows, along_keys,
+                                                       static_cast<int>(16 * d.between(1, along_keys > 1 ? 2 : 4))};
   AttentionCase c;
   do c = draw_attention(d, shape.keys());
   while (c.depth + c.columns > 256);  // stages of more have fewer keys
@@ -113,20 +116,22 @@ Case attention_of_warps(Draw& d, const std::string& name) {
 
 Case attention_of_groups(Draw& d, const std::string& name) {
   const int groups = d.coin() ? 2 : 1;
-  const cuda::AttentionShape shape{4 * groups, 1, d.coin() ? 128 : 64, groups};
+  const cuda::codegen::attention::AttentionShape shape{4 * groups, 1, d.coin() ? 128 : 64, groups};
   while (true) {
     const AttentionCase c = draw_attention(d, shape.keys());
     std::string why;
-    const auto found = cuda::find_attention(attention(c, DType::f32, masked), why);
-    if (found && cuda::group_bytes(*found, shape) <= most_shared_bytes) return attended(d, name, c, shape);
+    const auto found = cuda::codegen::attention::find_attention(attention(c, DType::f32, masked), why);
+    if (found && cuda::codegen::attention::group_bytes(*found, shape) <= most_shared_bytes)
+      return attended(d, name, c, shape);
   }
 }
 
 // Tiles of every kind with as many stages as there is room for or few, and more steps than stages.
 Case tiles(Draw& d, const std::string& name) {
-  const auto shapes = cuda::tile_shapes();
+  const auto shapes = cuda::codegen::products::tile_shapes();
   while (true) {
-    cuda::TileShape s = shapes[static_cast<size_t>(d.between(0, static_cast<int64_t>(shapes.size()) - 1))];
+    cuda::codegen::products::TileShape s =
+        shapes[static_cast<size_t>(d.between(0, static_cast<int64_t>(shapes.size()) - 1))];
     s.stages = static_cast<int>(d.between(s.groups && !s.fed ? 3 : 2, 8));
     s.pieces = s.fed ? 1 : static_cast<int>(d.of({1, 1, 1, 2, 3}));
     const bool plain = s.groups || d.coin();
@@ -138,9 +143,11 @@ Case tiles(Draw& d, const std::string& name) {
     const Kernel kernel = plain ? linear(m, n, depth, type, type, type, gelu)
                                 : batched_product(batch, m, n, depth, d.coin(), d.coin(), type);
     std::string why;
-    const auto product = cuda::find_product(kernel, why);
-    if (!product || !cuda::tiles_decline(*product).empty() || !cuda::takes(s, *product) ||
-        cuda::shared_bytes_of(*product, s) > most_shared_bytes || s.pieces > cuda::steps_of(*product))
+    const auto product = cuda::codegen::find_product(kernel, why);
+    if (!product || !cuda::codegen::products::tiles_decline(*product).empty() ||
+        !cuda::codegen::products::takes(s, *product) ||
+        cuda::codegen::products::shared_bytes_of(*product, s) > most_shared_bytes ||
+        s.pieces > cuda::codegen::products::steps_of(*product))
       continue;
     Case one = tiled(
         fmt::format("{}_{}_{}stages_{}pieces_{}x{}x{}x{}", name, name_of(s), s.stages, s.pieces, batch, m, n, depth),
@@ -151,17 +158,17 @@ Case tiles(Draw& d, const std::string& name) {
 }
 
 Case dots(Draw& d, const std::string& name) {
-  const cuda::DotShape shape{d.of({1, 2, 4}), d.of({1, 2, 4, 8})};
+  const cuda::codegen::products::DotShape shape{d.of({1, 2, 4}), d.of({1, 2, 4, 8})};
   const int64_t m = d.between(1, 8), n = d.around(shape.lines, 40), k = 8 * d.around(32 * shape.warps, 4);
   const DType type = half(d);
   Kernel kernel = linear(m, n, k, type, type, type, gelu);
   kernel.name = fmt::format("{}_{}lines_{}warps_{}x{}x{}", name, shape.lines, shape.warps, m, n, k);
   std::string why;
-  auto product = cuda::find_product(kernel, why);
+  auto product = cuda::codegen::find_product(kernel, why);
   std::vector<bool> ahead(kernel.args.size());
   product->b.ahead = ahead[static_cast<size_t>(product->b.arg)] = d.coin();
-  cuda::Made made = cuda::make_dots(kernel, *product, shape);
-  made.symbol = cuda::function_name(kernel, *product);
+  cuda::codegen::Made made = cuda::codegen::products::make_dots(kernel, *product, shape);
+  made.symbol = cuda::codegen::function_name(kernel, *product);
   return {kernel.name, kernel, std::move(made), std::move(ahead)};
 }
 
@@ -194,7 +201,7 @@ Kernel draw_row_kernel(Draw& d) {
 Case rows(Draw& d, const std::string& name) {
   Kernel kernel = draw_row_kernel(d);
   kernel.name = fmt::format("{}_{}x{}x{}", name, kernel.space[0], kernel.space[1], kernel.space[2]);
-  cuda::Made made = cuda::make_kernel(kernel, {}, std::vector<bool>(kernel.args.size()));
+  cuda::codegen::Made made = cuda::codegen::choose::make_kernel(kernel, {}, std::vector<bool>(kernel.args.size()));
   return {kernel.name, kernel, std::move(made)};
 }
 
@@ -369,7 +376,8 @@ TEST(CudaShapes, AttentionOfModels) {
         Kernel kernel = attention(c, DType::boolean, [&](KernelBuilder&, Ex leaf, Ex) { return leaf * scale; });
         kernel.name = fmt::format("{}_{}{}", m.name, dtype_name(type), groups ? "_groups" : "");
         SCOPED_TRACE(kernel.name);
-        cuda::Made made = cuda::make_kernel(kernel, {groups}, std::vector<bool>(kernel.args.size()));
+        cuda::codegen::Made made =
+            cuda::codegen::choose::make_kernel(kernel, {groups}, std::vector<bool>(kernel.args.size()));
         Machine machine(std::vector<cuda::Source>{{made.symbol, made.functions}});
         ASSERT_EQ(machine.error(), "");
         const std::vector<HostTensor> memory = random_memory(kernel, 1);

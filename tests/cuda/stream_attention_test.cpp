@@ -215,7 +215,7 @@ TEST_P(KeysOfThisStep, AreTakenFromWhereTheyWereMade) {
   }
   // Of 132 blocks each has one part of the keys, and the rows of its own.
   const bool by_all = name == "several" || name == "counted_several";
-  chain.check_each(0.01, all, cuda::stream_ways().first(1),
+  chain.check_each(0.01, all, cuda::codegen::stream::stream_ways().first(1),
                    a.keys == 96 ? std::vector<unsigned>{1, 3, 7}
                    : by_all     ? std::vector<unsigned>{3, 132}
                                 : std::vector<unsigned>{3});
@@ -257,7 +257,7 @@ TEST(CudaStream, KeysOfManyChunks) {
                                                        : chunk == 7 ? 0.5
                                                                     : 0;
     }
-    chain.check_each(0.01, all, cuda::stream_ways().first(1), {132});
+    chain.check_each(0.01, all, cuda::codegen::stream::stream_ways().first(1), {132});
   }
 }
 
@@ -278,7 +278,7 @@ TEST(CudaStream, KeysThatAreNotGiven) {
     EXPECT_EQ(text.find("has_key(*") == std::string::npos, c.own_place);
     Chain::Given given;
     given["x_at"][0] = 40;
-    chain.check(0.01, given, cuda::stream_ways().first(1), {1, 3, 33});
+    chain.check(0.01, given, cuda::codegen::stream::stream_ways().first(1), {1, 3, 33});
   }
 }
 

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "backends/cuda/target/stream/launch.h"
+#include "backends/cuda/codegen/stream/launch.h"
 #include "base/dtype.h"
 #include "cuda/harness/harness.h"
 #include "kernel/builder.h"
@@ -183,17 +183,18 @@ struct Chain {
     }
     return memory;
   }
-  std::string text_of(Launch& launch, const cuda::StreamWay& way = {}) const {
+  std::string text_of(Launch& launch, const cuda::codegen::stream::StreamWay& way = {}) const {
     launch.count = static_cast<int32_t>(program.methods[0].steps.size());
     launch.together = true;
-    return cuda::plan_stream_launch(program, program.methods[0], launch, way);
+    return cuda::codegen::stream::plan_stream_launch(program, program.methods[0], launch, way);
   }
   // Runs it by one block and by three, twice each, and compares what comes out with the interpreter's.
-  void check(double bar, const Given& given = {}, std::span<const cuda::StreamWay> ways = cuda::stream_ways().first(1),
+  void check(double bar, const Given& given = {},
+             std::span<const cuda::codegen::stream::StreamWay> ways = cuda::codegen::stream::stream_ways().first(1),
              const std::vector<unsigned>& grids = {1, 3}) const {
     check_each(bar, {given}, ways, grids);
   }
-  void check_each(double bar, const std::vector<Given>& all, std::span<const cuda::StreamWay> ways,
+  void check_each(double bar, const std::vector<Given>& all, std::span<const cuda::codegen::stream::StreamWay> ways,
                   const std::vector<unsigned>& grids) const {
     const Method& method = program.methods[0];
     std::vector<Memory> first, expected;
@@ -203,7 +204,7 @@ struct Chain {
       expected.push_back(first.back());
       interpret(program, method, expected.back());
     }
-    for (const cuda::StreamWay& way : ways) {
+    for (const cuda::codegen::stream::StreamWay& way : ways) {
       Launch launch;
       const std::string text = text_of(launch, way);
       for (const unsigned blocks : grids) {

@@ -2,7 +2,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "backends/cuda/target/stream/launch.h"
+#include "backends/cuda/codegen/stream/launch.h"
 #include "base/error.h"
 #include "compiler/compile_for.h"
 #include "cuda/stream_chain.h"
@@ -19,7 +19,7 @@ class TextTarget : public CodegenTarget {
   Unfused in_parts(const Kernel& kernel) const override { return target_->in_parts(kernel); }
   size_t group(std::span<const GroupStep>) const override { return 1; }
   std::optional<std::string> cannot_launch_whole(const WholeMethod& method) const override {
-    std::optional<std::string> why = cuda::cannot_stream(method);
+    std::optional<std::string> why = cuda::codegen::stream::cannot_stream(method);
     reasons.push_back(why.value_or(""));
     return why;
   }
@@ -31,7 +31,7 @@ class TextTarget : public CodegenTarget {
         launch.symbol = "alone";
         launch.args = sequence.steps[static_cast<size_t>(launch.first)].buffers;
         if (!launch.together) continue;
-        const std::string text = cuda::plan_stream_launch(program, sequence, launch);
+        const std::string text = cuda::codegen::stream::plan_stream_launch(program, sequence, launch);
         texts_of[launch.symbol] = text;
       }
     };
@@ -257,7 +257,7 @@ TEST(CudaStream, RowsBesideEachOther) {
   for (const std::string& row : rows) EXPECT_EQ(count_of(text, row), 1) << row;
   const size_t first = text.find(rows[0]), last = text.find(rows[2]);
   EXPECT_EQ(count_of(text.substr(first, last - first), "meet_block();"), 0);
-  chain.check(0.01, {}, cuda::stream_ways().first(1), {1, 3, 8});
+  chain.check(0.01, {}, cuda::codegen::stream::stream_ways().first(1), {1, 3, 8});
 }
 
 // Timing chooses among ways that give the same bits. Depths of one piece and of several, more of both than the ring has
@@ -272,7 +272,7 @@ TEST(CudaStream, WaysGiveTheSameBits) {
         linear(1, 64, i == 0 ? 1600 : 64, type, type, type, plain),
         {fmt::format("h{}", i), fmt::format("w_{}", i), fmt::format("wb_{}", i), "x_s", fmt::format("h{}", i + 1)});
   chain.add(linear(1, 40, 64, type, type, type, plain), {fmt::format("h{}", last), "w2", "wb2", "x_t", "y"});
-  chain.check(0.02, {}, cuda::stream_ways());
+  chain.check(0.02, {}, cuda::codegen::stream::stream_ways());
 }
 
 // More words than a block has threads, in shares of several lengths.
@@ -302,8 +302,8 @@ TEST(CudaStream, GainsWhereWeightsComeFromMemory) {
                                                           : ValueUse::outside);
     for (const Step& step : chain.program.methods[0].steps)
       method.steps.push_back({&chain.program.kernels[static_cast<size_t>(step.kernel)], step.buffers});
-    EXPECT_EQ(cuda::cannot_stream(method), std::nullopt);
-    return cuda::cannot_stream(method, true).value_or("");
+    EXPECT_EQ(cuda::codegen::stream::cannot_stream(method), std::nullopt);
+    return cuda::codegen::stream::cannot_stream(method, true).value_or("");
   };
   EXPECT_EQ(reason(1 << 15, false), "");
   EXPECT_EQ(reason(1 << 10, false), "4194304 bytes of weights, which caches hold");

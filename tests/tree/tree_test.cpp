@@ -96,7 +96,9 @@ const std::set<std::string> device_half_may_see = {"base", "kernel", "kernel/fac
 // room themselves.
 const std::map<std::string, std::vector<std::string>> rooms = {
     {"cpu", {"order", "fourier", "loops", "product", "window", "attention"}},
-    {"cuda", {"target", "target/stream", "helper"}}};
+    {"cuda",
+     {"codegen", "codegen/products", "codegen/attention", "codegen/rows", "codegen/choose", "codegen/stream/facts",
+      "codegen/stream/attention", "codegen/stream", "helper"}}};
 
 std::set<std::string> backends() {
   std::set<std::string> names;
@@ -152,13 +154,30 @@ TEST(Tree, RoomsOfABackendSeeThoseBelow) {
   }
 }
 
-// As src/CMakeLists.txt divides a backend's folder, "src/backends/x/": target*, target/ and the programs of helper/ are
-// the target half.
+// "backends/cuda/codegen/stream" is npusim::cuda::codegen::stream, in all its files.
+TEST(Tree, ARoomOfCodegenIsANamespace) {
+  const std::regex opens("namespace (npusim[\\w:]*) \\{");
+  size_t files = 0;
+  for (const Line& line : all_lines()) {
+    const std::string folder = folder_of(line.file);
+    const size_t room = folder.find("/codegen");
+    std::smatch match;
+    if (!folder.starts_with("backends/") || room == std::string::npos || !std::regex_match(line.text, match, opens))
+      continue;
+    const std::string path = "npusim" + folder.substr(folder.find('/'));
+    EXPECT_EQ(match[1], std::regex_replace(path, std::regex("/"), "::")) << line.where();
+    ++files;
+  }
+  EXPECT_GT(files, 60u);
+}
+
+// As src/CMakeLists.txt divides a backend's folder, "src/backends/x/": target*, codegen/ and the programs of helper/
+// are the target half.
 bool is_target_half(const std::string& file) {
-  const size_t name = file.find('/', std::string("src/backends/").size()) + 1;
-  if (file.compare(name, 7, "helper/") == 0) return true;
-  return file.starts_with("src/backends/") && file.compare(name, 6, "target") == 0 &&
-         (file.find('/', name) == std::string::npos || file[name + 6] == '/');
+  if (!file.starts_with("src/backends/")) return false;
+  const std::string name = file.substr(file.find('/', std::string("src/backends/").size()) + 1);
+  return name.starts_with("helper/") || name.starts_with("codegen/") ||
+         (name.starts_with("target") && name.find('/') == std::string::npos);
 }
 
 // Headers of a backend without a file of their own to be linked may be read by both halves.

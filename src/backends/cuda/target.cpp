@@ -8,14 +8,14 @@
 #include <map>
 
 #include "backends/cuda/architecture.h"
-#include "backends/cuda/target/beside.h"
-#include "backends/cuda/target/columns.h"
-#include "backends/cuda/target/implementations.h"
-#include "backends/cuda/target/launch_work.h"
-#include "backends/cuda/target/pair.h"
-#include "backends/cuda/target/parts.h"
-#include "backends/cuda/target/patch.h"
-#include "backends/cuda/target/stream/launch.h"
+#include "backends/cuda/codegen/choose/beside.h"
+#include "backends/cuda/codegen/choose/implementations.h"
+#include "backends/cuda/codegen/choose/launch_work.h"
+#include "backends/cuda/codegen/choose/parts.h"
+#include "backends/cuda/codegen/products/columns.h"
+#include "backends/cuda/codegen/products/pair.h"
+#include "backends/cuda/codegen/products/patch.h"
+#include "backends/cuda/codegen/stream/launch.h"
 #include "backends/cuda/target_compile.h"
 #include "backends/cuda/target_nvrtc.h"
 #include "backends/cuda/target_worker.h"
@@ -32,7 +32,7 @@ constexpr int least_major = 8;  // of architectures
 
 constexpr std::string_view no_stream = "; no stream: ";
 
-void set_shape(Launch& launch, const Made& made) {
+void set_shape(Launch& launch, const codegen::Made& made) {
   launch.symbol = made.symbol;
   launch.grid[0] = static_cast<uint32_t>(made.shape.blocks);
   launch.block[0] = static_cast<uint32_t>(made.shape.threads);
@@ -43,7 +43,7 @@ void set_shape(Launch& launch, const Made& made) {
 // Fills in the launches of one program.
 class Planner {
  public:
-  Planner(Program& program, const std::vector<std::string>& architectures, const Features& features,
+  Planner(Program& program, const std::vector<std::string>& architectures, const codegen::Features& features,
           std::vector<std::string>& notes)
       : p_(program), architectures_(architectures), features_(features), notes_(notes) {}
 
@@ -58,19 +58,19 @@ class Planner {
   void launch(Sequence& sequence) {
     for (Launch& launch : sequence.launches) {
       if (launch.together) {
-        streams_.emplace_back(&launch, plan_stream_launch(p_, sequence, launch));
+        streams_.emplace_back(&launch, codegen::stream::plan_stream_launch(p_, sequence, launch));
         continue;
       }
-      const std::span steps = steps_of(sequence, launch);
-      const LaunchWork work = work_of(p_, steps, features_, prepared_);
+      const std::span steps = codegen::choose::steps_of(sequence, launch);
+      const codegen::choose::LaunchWork work = codegen::choose::work_of(p_, steps, features_, prepared_);
       const auto [known, fresh] = kernels_.try_emplace({work.kernels, work.ahead});
-      if (fresh) known->second = std::move(make_ways(p_, work, features_, 1)[0]);
+      if (fresh) known->second = std::move(codegen::choose::make_ways(p_, work, features_, 1)[0]);
       launch.args = work.args;
       finish(launch, known->second, steps);
     }
   }
 
-  void finish(Launch& launch, const Made& made, std::span<const Step> steps) {
+  void finish(Launch& launch, const codegen::Made& made, std::span<const Step> steps) {
     const std::string why = std::move(launch.how);
     set_shape(launch, made);
     if (!why.empty()) launch.how += fmt::format("{}{}", no_stream, why);
@@ -87,12 +87,12 @@ class Planner {
   // Kernels share a text by their content, so that a change of one leaves most texts as they were.
   void compile() {
     const size_t count = std::bit_ceil((of_symbol_.size() + kernels_of_a_text - 1) / kernels_of_a_text);
-    std::map<uint64_t, std::vector<const Made*>> chunks;
+    std::map<uint64_t, std::vector<const codegen::Made*>> chunks;
     for (const auto& [symbol, made] : of_symbol_) chunks[hash_bytes(made->functions) % count].push_back(made);
     std::vector<std::vector<Source>> texts;
     for (const auto& [number, kernels] : chunks) {
       texts.emplace_back();
-      for (const Made* made : kernels) texts.back().push_back({made->symbol, made->functions});
+      for (const codegen::Made* made : kernels) texts.back().push_back({made->symbol, made->functions});
     }
     for (const auto& [launch, functions] : streams_) {
       texts.push_back({{launch->symbol, functions}});
@@ -116,12 +116,12 @@ class Planner {
 
   Program& p_;
   const std::vector<std::string>& architectures_;
-  const Features& features_;
+  const codegen::Features& features_;
   std::vector<std::string>& notes_;
   // By the positions of its kernels in the program, and what is ahead.
-  std::map<std::pair<std::vector<int32_t>, std::vector<bool>>, Made> kernels_;
-  bool prepared_ = false;                         // recipes are behind
-  std::map<std::string, const Made*> of_symbol_;  // those of equal content once
+  std::map<std::pair<std::vector<int32_t>, std::vector<bool>>, codegen::Made> kernels_;
+  bool prepared_ = false;                                  // recipes are behind
+  std::map<std::string, const codegen::Made*> of_symbol_;  // those of equal content once
   std::vector<Launch*> launches_;
   std::vector<std::pair<Launch*, std::string>> streams_;  // and their texts
 };
@@ -209,13 +209,14 @@ class CudaTarget : public CodegenTarget {
   }
   bool reads_as_it_lies(const Kernel& kernel) const override {
     std::string why;
-    const auto conv = find_patch_conv(kernel, why);
-    return conv && conv->pixels == PatchConv::Pixels::lines && find_product(kernel, why);
+    const auto conv = codegen::products::find_patch_conv(kernel, why);
+    return conv && conv->pixels == codegen::products::PatchConv::Pixels::lines && codegen::find_product(kernel, why);
   }
-  Unfused in_parts(const Kernel& kernel) const override { return find_parts(kernel, features_); }
+  Unfused in_parts(const Kernel& kernel) const override { return codegen::choose::find_parts(kernel, features_); }
   size_t group(std::span<const GroupStep> steps) const override;
   std::optional<std::string> cannot_launch_whole(const WholeMethod& method) const override {
-    return streams_ == Streams::none ? std::string() : cannot_stream(method, streams_ == Streams::fast);
+    return streams_ == Streams::none ? std::string()
+                                     : codegen::stream::cannot_stream(method, streams_ == Streams::fast);
   }
   void plan(Program& program, std::vector<std::string>& notes) const override {
     Planner(program, architectures_, features_, notes).run();
@@ -224,14 +225,16 @@ class CudaTarget : public CodegenTarget {
                               size_t most) const override {
     std::vector<LaunchWay> ways;
     if (launch.together) {
-      for (const StreamWay& one : stream_ways().first(std::min(most, stream_ways().size()))) {
+      for (const codegen::stream::StreamWay& one :
+           codegen::stream::stream_ways().first(std::min(most, codegen::stream::stream_ways().size()))) {
         LaunchWay& way = ways.emplace_back(LaunchWay{launch, {}});
-        way.text = plan_stream_launch(program, sequence, way.launch, one);
+        way.text = codegen::stream::plan_stream_launch(program, sequence, way.launch, one);
       }
       return ways;
     }
-    for (Made& made :
-         make_ways(program, work_of(program, steps_of(sequence, launch), features_, true), features_, most)) {
+    for (codegen::Made& made : codegen::choose::make_ways(
+             program, codegen::choose::work_of(program, codegen::choose::steps_of(sequence, launch), features_, true),
+             features_, most)) {
       LaunchWay way{launch, std::move(made.functions)};
       set_shape(way.launch, made);
       // Why the method is not one launch stays.
@@ -259,7 +262,7 @@ class CudaTarget : public CodegenTarget {
  private:
   TargetConfig config_;
   std::vector<std::string> architectures_;
-  Features features_;
+  codegen::Features features_;
   Streams streams_ = Streams::none;
   std::vector<std::shared_ptr<const CodegenTarget>> variants_;
 };
@@ -281,19 +284,21 @@ size_t CudaTarget::group(std::span<const GroupStep> steps) const {
   };
   // A launch has one word for traps, in which the last one stays: the first of the steps that trap would be lost.
   const auto is_beside = [&](const GroupStep& next, std::span<const GroupStep> group) {
-    return can_be_beside(*next.kernel) && std::all_of(group.begin(), group.end(), [&](const GroupStep& step) {
+    return codegen::choose::can_be_beside(*next.kernel) &&
+           std::all_of(group.begin(), group.end(), [&](const GroupStep& step) {
              return apart(step, next) && !(takes_trap(*step.kernel) && takes_trap(*next.kernel));
            });
   };
   size_t count = 1;
-  if (steps.size() > 1 && steps[0].kernel->contraction && find_pair(steps[0], steps[1], features_)) return 2;
-  if (const size_t columns = count_columns(steps, features_); columns > 1) return columns;
-  if (can_be_beside(*steps[0].kernel)) {
+  if (steps.size() > 1 && steps[0].kernel->contraction && codegen::products::find_pair(steps[0], steps[1], features_))
+    return 2;
+  if (const size_t columns = codegen::products::count_columns(steps, features_); columns > 1) return columns;
+  if (codegen::choose::can_be_beside(*steps[0].kernel)) {
     while (count < std::min(most, steps.size()) && is_beside(steps[count], steps.first(count))) ++count;
     return count;
   }
   while (count < std::min(most, steps.size()) && joins(steps[count], steps.first(count))) ++count;
-  return several_at_once(*steps[0].kernel) ? count : 1;
+  return codegen::choose::several_at_once(*steps[0].kernel) ? count : 1;
 }
 
 void CudaTarget::compile_ways(Program& program, std::span<LaunchWay> ways) const {

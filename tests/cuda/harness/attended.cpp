@@ -6,27 +6,28 @@
 #include <algorithm>
 #include <span>
 
-#include "backends/cuda/target/attention_summary.h"
-#include "backends/cuda/target/parts.h"
+#include "backends/cuda/codegen/attention/summary.h"
+#include "backends/cuda/codegen/choose/parts.h"
 #include "kernel/evaluate.h"
 #include "print/print.h"
 
 namespace npusim {
 
-Case shaped(std::string name, Kernel kernel, const cuda::AttentionShape& shape) {
+Case shaped(std::string name, Kernel kernel, const cuda::codegen::attention::AttentionShape& shape) {
   kernel.name = name;
   std::string why;
-  const auto attention = cuda::find_attention(kernel, why);
+  const auto attention = cuda::codegen::attention::find_attention(kernel, why);
   EXPECT_TRUE(attention) << name << ": " << why;
-  cuda::Made made = cuda::make_attention(kernel, *attention, shape);
+  cuda::codegen::Made made = cuda::codegen::attention::make_attention(kernel, *attention, shape);
   made.symbol = kernel_name(kernel);
   return {std::move(name), std::move(kernel), std::move(made)};
 }
 
-Case summarized(std::string name, Kernel kernel, const cuda::AttentionShape& shape) {
+Case summarized(std::string name, Kernel kernel, const cuda::codegen::attention::AttentionShape& shape) {
   kernel.name = name;
   std::string why;
-  const Unfused parts = cuda::summarize_attention(kernel, *cuda::find_attention(kernel, why), shape);
+  const Unfused parts = cuda::codegen::attention::summarize_attention(
+      kernel, *cuda::codegen::attention::find_attention(kernel, why), shape);
   EXPECT_EQ(parts.steps.size(), 3U) << name;
   for (const BoundKernel& step : parts.steps) EXPECT_EQ(check_kernel(step.kernel), std::vector<std::string>{}) << name;
   Case one = shaped(std::move(name), parts.steps.back().kernel, shape);

@@ -1,14 +1,14 @@
 // Cases of attention.
 #pragma once
-#include "backends/cuda/target/attention.h"
+#include "backends/cuda/codegen/attention/attention.h"
 #include "cuda/harness/check.h"
 
 namespace npusim {
 
 // In this shape of block.
-Case shaped(std::string name, Kernel kernel, const cuda::AttentionShape& shape);
+Case shaped(std::string name, Kernel kernel, const cuda::codegen::attention::AttentionShape& shape);
 // The attention that is told what the kernels before it find out, which the interpreter does here.
-Case summarized(std::string name, Kernel kernel, const cuda::AttentionShape& shape);
+Case summarized(std::string name, Kernel kernel, const cuda::codegen::attention::AttentionShape& shape);
 // As many keys as the first element of the mask says, which is of integers.
 Kernel with_keys(Kernel kernel);
 

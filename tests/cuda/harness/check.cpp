@@ -10,14 +10,14 @@
 #include <random>
 #include <set>
 
-#include "backends/cuda/target/parts.h"
+#include "backends/cuda/codegen/choose/parts.h"
 #include "cuda/harness/machine.h"
 #include "kernel/evaluate.h"
 #include "print/nvrtc.h"
 #include "print/print.h"
 
 namespace npusim {
-using cuda::Made;
+using cuda::codegen::Made;
 
 std::vector<bool> second_ahead(const Kernel& kernel) {
   std::vector<bool> ahead(kernel.args.size());
@@ -81,7 +81,7 @@ std::string difference(const Case& c, const std::vector<HostTensor>& expected, c
 Case chosen(std::string name, Kernel kernel, const std::string& how) {
   kernel.name = name;
   const std::vector<bool> ahead = second_ahead(kernel);
-  Made made = cuda::make_kernel(kernel, {}, ahead);
+  Made made = cuda::codegen::choose::make_kernel(kernel, {}, ahead);
   EXPECT_TRUE(made.how.starts_with(how)) << name << ": " << made.how;
   return {std::move(name), std::move(kernel), std::move(made), ahead};
 }
@@ -132,10 +132,10 @@ void check_steps(const std::vector<Steps>& all, bool drawn) {
   std::vector<std::vector<Made>> made;
   for (const Steps& s : all) {
     ASSERT_EQ(check_kernel(s.kernel), std::vector<std::string>{}) << s.name;
-    parts.push_back(cuda::find_parts(s.kernel, {}));
+    parts.push_back(cuda::codegen::choose::find_parts(s.kernel, {}));
     std::string made_as;
     for (const BoundKernel& step : parts.back().steps)
-      made_as += cuda::make_kernel(step.kernel, {}, second_ahead(step.kernel)).how + "\n";
+      made_as += cuda::codegen::choose::make_kernel(step.kernel, {}, second_ahead(step.kernel)).how + "\n";
     if (parts.back().steps.empty()) {  // it stays whole
       parts.back().steps.push_back({s.kernel, std::vector<int>(s.kernel.args.size())});
       std::iota(parts.back().steps[0].values.begin(), parts.back().steps[0].values.end(), 0);
@@ -146,7 +146,7 @@ void check_steps(const std::vector<Steps>& all, bool drawn) {
     made.emplace_back();
     for (const BoundKernel& step : parts.back().steps) {
       ASSERT_EQ(check_kernel(step.kernel), std::vector<std::string>{}) << s.name << "\n" << to_text(step.kernel);
-      made.back().push_back(cuda::make_kernel(step.kernel, {}, second_ahead(step.kernel)));
+      made.back().push_back(cuda::codegen::choose::make_kernel(step.kernel, {}, second_ahead(step.kernel)));
       const size_t n = made.back().size() - 1;
       if (n < s.how.size()) {
         EXPECT_TRUE(made.back()[n].how.starts_with(s.how[n])) << s.name << ": " << made.back()[n].how;

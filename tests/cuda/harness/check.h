@@ -11,7 +11,7 @@ namespace npusim {
 struct Case {
   std::string name;
   Kernel kernel;
-  cuda::Made made;
+  cuda::codegen::Made made;
   std::vector<bool> ahead = {};                              // by argument; empty: none
   std::function<void(std::vector<HostTensor>&)> given = {};  // puts what it needs into random memory
 };

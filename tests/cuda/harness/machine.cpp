@@ -52,7 +52,7 @@ Machine::Machine(const std::vector<cuda::Source>& functions) {
 
 Machine::~Machine() = default;
 
-std::string Machine::run(const Kernel& kernel, const cuda::Made& made, std::vector<HostTensor>& memory,
+std::string Machine::run(const Kernel& kernel, const cuda::codegen::Made& made, std::vector<HostTensor>& memory,
                          mslx::Order order, const std::vector<bool>& ahead) {
   std::vector<size_t> owner(memory.size());
   for (size_t i = 0; i < memory.size(); ++i)

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "backends/cuda/target/implementations.h"
+#include "backends/cuda/codegen/choose/implementations.h"
 #include "backends/cuda/target_compile.h"
 #include "base/tensor.h"
 #include "cuda/harness/harness.h"
@@ -22,8 +22,8 @@ class Machine {
   const std::string& error() const { return error_; }  // of the compiler
   // Launches one kernel on the memory of its arguments; what went wrong, a trap among it. On the CPU, threads take
   // turns in this order, and arguments that are not there ahead come when the launch waits for what precedes it.
-  std::string run(const Kernel& kernel, const cuda::Made& made, std::vector<HostTensor>& memory, mslx::Order order,
-                  const std::vector<bool>& ahead);
+  std::string run(const Kernel& kernel, const cuda::codegen::Made& made, std::vector<HostTensor>& memory,
+                  mslx::Order order, const std::vector<bool>& ahead);
 
  private:
   struct Gpu;

@@ -4,29 +4,29 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "backends/cuda/target/text.h"
+#include "backends/cuda/codegen/text.h"
 #include "kernel/contractions.h"
 
 namespace npusim {
-using cuda::Made;
+using cuda::codegen::Made;
 
-Case tiled(std::string name, Kernel kernel, const cuda::TileShape& shape) {
+Case tiled(std::string name, Kernel kernel, const cuda::codegen::products::TileShape& shape) {
   kernel.name = name;
   std::string why;
-  auto product = cuda::find_product(kernel, why);
+  auto product = cuda::codegen::find_product(kernel, why);
   EXPECT_TRUE(product) << name << ": " << why;
-  EXPECT_EQ(cuda::tiles_decline(*product), "");
-  EXPECT_TRUE(cuda::takes(shape, *product)) << name;
+  EXPECT_EQ(cuda::codegen::products::tiles_decline(*product), "");
+  EXPECT_TRUE(cuda::codegen::products::takes(shape, *product)) << name;
   std::vector<bool> ahead(kernel.args.size());
   const size_t number = name.size() % 3;  // none, one or the other
   product->a.ahead = number == 1, product->b.ahead = number == 2;
-  for (const cuda::Operand* o : {&product->a, &product->b}) ahead[static_cast<size_t>(o->arg)] = o->ahead;
-  Made made = cuda::make_tiles(kernel, *product, shape);
-  made.symbol = cuda::function_name(kernel, *product);
+  for (const cuda::codegen::Operand* o : {&product->a, &product->b}) ahead[static_cast<size_t>(o->arg)] = o->ahead;
+  Made made = cuda::codegen::products::make_tiles(kernel, *product, shape);
+  made.symbol = cuda::codegen::function_name(kernel, *product);
   return {std::move(name), std::move(kernel), std::move(made), std::move(ahead)};
 }
 
-std::string name_of(const cuda::TileShape& s) {
+std::string name_of(const cuda::codegen::products::TileShape& s) {
   return fmt::format("{}{}x{}", s.fed ? "fed" : s.groups ? "groups" : "", s.rows, s.columns);
 }
 

@@ -1,0 +1,14 @@
+// Several kernels that have nothing to do with each other as one launch: each has blocks of its own.
+#pragma once
+#include <span>
+
+#include "backends/cuda/codegen/choose/implementations.h"
+
+namespace npusim::cuda::codegen::choose {
+
+// Whether the kernel can be one of them: every point is a thread's.
+bool can_be_beside(const Kernel& kernel);
+// At least two. Parameters are those of the kernels, one behind the other, then the trap word if one of them takes it.
+Made make_beside(std::span<const Kernel* const> kernels);
+
+}  // namespace npusim::cuda::codegen::choose

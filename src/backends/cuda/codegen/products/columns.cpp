@@ -1,0 +1,132 @@
+// Which products have the same rows, and the head of what makes them.
+#include "backends/cuda/codegen/products/columns.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "backends/cuda/codegen/products/dot.h"
+#include "backends/cuda/codegen/products/tile_text.h"
+#include "print/point.h"
+#include "print/print.h"
+
+namespace npusim::cuda::codegen::products {
+namespace {
+
+constexpr size_t most = 4;
+
+bool same_axis(const Axis& a, const Axis& b) { return a.dims == b.dims && a.extents == b.extents; }
+
+// Lines in even steps that are all there, as the first one's.
+bool is_plain(const Product& p) {
+  return p.batch.dims.empty() && p.rows.dims.size() == 1 && p.columns.dims.size() == 1 && p.filled == word_of(p) &&
+         p.a.bounds.empty() && p.b.bounds.empty() && p.a.words == Operand::Words::along_depth &&
+         p.b.words == Operand::Words::along_depth;
+}
+
+bool same_rows(const Product& p, const Product& q) {
+  return p.dtype == q.dtype && same_axis(p.rows, q.rows) && same_axis(p.depth, q.depth) &&
+         p.columns.dims == q.columns.dims && p.a.strides == q.a.strides && p.a.offset == q.a.offset &&
+         p.b.strides == q.b.strides && p.b.offset == q.b.offset && address_type(p.a) == address_type(q.a) &&
+         address_type(p.b) == address_type(q.b);
+}
+
+std::optional<Product> product_of(const Kernel& kernel) {
+  const auto written = [](const KernelArg& arg) { return arg.written; };
+  if (!kernel.contraction || kernel.contraction->kind != ContractionKind::matmul || takes_trap(kernel) ||
+      std::count_if(kernel.args.begin(), kernel.args.end(), written) != 1)
+    return std::nullopt;
+  std::string why;
+  auto product = find_product(kernel, why);
+  if (product && (!is_plain(*product) || dots_decline(*product).empty())) return std::nullopt;
+  return product;
+}
+
+}  // namespace
+
+size_t count_columns(std::span<const GroupStep> steps, const Features& features) {
+  std::vector<Product> products;
+  if (!features.groups) return 1;
+  double apart = 0;  // cycles of the launches that there are without
+  const auto value = [](const GroupStep& step, int arg) { return step.values[static_cast<size_t>(arg)]; };
+  for (size_t n = 0; n < std::min(most, steps.size()); ++n) {
+    const auto product = product_of(*steps[n].kernel);
+    if (!product) break;
+    if (n > 0 &&
+        (!same_rows(products[0], *product) || value(steps[0], products[0].a.arg) != value(steps[n], product->a.arg)))
+      break;
+    const auto is_written = [&](const GroupStep& by, const GroupStep& of) {
+      for (size_t i = 0; i < by.values.size(); ++i)
+        if (by.kernel->args[i].written &&
+            std::find(of.values.begin(), of.values.end(), by.values[i]) != of.values.end())
+          return true;
+      return false;
+    };
+    if (std::any_of(steps.begin(), steps.begin() + static_cast<ptrdiff_t>(n),
+                    [&](const GroupStep& step) { return is_written(step, steps[n]) || is_written(steps[n], step); }))
+      break;
+    products.push_back(*product);
+  }
+  const auto name = [&](size_t n) { return kernel_name(*steps[n].kernel); };
+  for (size_t n = 0, last = 0; n < products.size(); n = last) {
+    while (last < products.size() && name(last) == name(n)) ++last;
+    if (n == 0 && last == products.size()) return 1;  // equal ones are launched together anyhow
+    Product copies = products[n];
+    copies.copies = static_cast<int>(last - n);
+    apart += rate_tiles(copies, features)[0].cycles;
+  }
+  if (products.size() < 2) return 1;
+  const std::vector<RatedTile> together = rate_columns_tiles(products);
+  return !together.empty() && together[0].cycles < apart ? products.size() : 1;
+}
+
+std::vector<Made> make_columns(std::span<const Kernel* const> kernels, const std::vector<bool>& ahead, size_t most) {
+  std::vector<Product> products;
+  for (const Kernel* kernel : kernels) products.push_back(*product_of(*kernel));
+  std::vector<Made> ways;
+  for (const TileShape& shape : likeliest(rate_columns_tiles(products), most))
+    ways.push_back(make_columns(kernels, ahead, shape));
+  return ways;
+}
+
+Made make_columns(std::span<const Kernel* const> kernels, const std::vector<bool>& ahead, const TileShape& s) {
+  std::vector<Part> parts;
+  std::vector<Product> products;
+  size_t arguments = 0;
+  bool rows_ahead = true, columns_ahead = true;
+  for (const Kernel* kernel : kernels) {
+    parts.push_back({kernel, *product_of(*kernel)});
+    rows_ahead = rows_ahead && ahead[arguments + static_cast<size_t>(parts.back().product.a.arg)];
+    columns_ahead = columns_ahead && ahead[arguments + static_cast<size_t>(parts.back().product.b.arg)];
+    arguments += kernel->args.size();
+    products.push_back(parts.back().product);
+  }
+  for (Part& part : parts) part.product.a.ahead = rows_ahead, part.product.b.ahead = columns_ahead;
+  Made made;
+  int64_t tiles = 0;
+  std::vector<std::string> declared;
+  for (size_t n = 0; n < parts.size(); ++n) {
+    const Kernel& kernel = *parts[n].kernel;
+    const Product& product = parts[n].product;
+    tiles += tiles_of(product, s);
+    declared.push_back(parameters(kernel, cuda_dialect, fmt::format("_{}", n)));
+    const std::string name = function_name(kernel, product);
+    made.symbol += n == 0 ? name : fmt::format("_{:016x}", content_hash(kernel));
+    if (n == 0 || function_name(*parts[n - 1].kernel, parts[n - 1].product) != name)
+      made.functions += results_text(kernel, product);
+  }
+  made.shape = {std::min<int64_t>(tiles, multiprocessors), s.threads()};
+  made.shared_bytes = shared_bytes_of(products[0], s);
+  made.groups = true;
+  made.how =
+      fmt::format("tiles of {}x{}, {} stages, by warpgroups that one more feeds, of {} products of the same rows",
+                  s.rows, s.columns, s.stages, parts.size());
+  made.functions += fmt::format("\n// {}: {}\n", made.symbol, made.how);
+  made.functions += fmt::format(fmt::runtime(cuda_dialect.kernel), made.symbol,
+                                fmt::format("{}", fmt::join(declared, ",\n    ")), fmt::format("{}, 1", s.threads()));
+  made.functions += "  lead();\n  const int block = blockIdx.x;\n";
+  made.functions += fed_text(*parts[0].kernel, parts[0].product, s, parts) + "}\n";
+  return made;
+}
+
+}  // namespace npusim::cuda::codegen::products

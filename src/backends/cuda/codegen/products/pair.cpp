@@ -1,0 +1,133 @@
+// What is asked of the two, and the kernel that they become.
+#include "backends/cuda/codegen/products/pair.h"
+
+#include <algorithm>
+
+#include "backends/cuda/codegen/text.h"
+#include "kernel/fuse/substitute.h"
+#include "print/print.h"
+
+namespace npusim::cuda::codegen::products {
+namespace {
+
+bool same_place(const Access& a, const Access& b) {
+  return a.offset == b.offset && a.strides == b.strides && a.guards == b.guards && a.terms == b.terms;
+}
+
+bool is_simple(const Kernel& k) {
+  const auto updates = [](const KernelArg& arg) { return arg.updates >= 0; };
+  return k.contraction && k.contraction->kind == ContractionKind::matmul && !takes_trap(k) && k.row_dims == 0 &&
+         k.stores.size() == 1 && !k.stores[0].accumulate && std::none_of(k.args.begin(), k.args.end(), updates);
+}
+
+// Whether `second` multiplies as `first` does, and reads its result where it has just been made, and nowhere else.
+bool fit(const GroupStep& first, const GroupStep& second) {
+  const Kernel &f = *first.kernel, &s = *second.kernel;
+  if (!is_simple(f) || !is_simple(s) || f.space != s.space || f.contraction->reduce != s.contraction->reduce)
+    return false;
+  const Contraction &fc = *f.contraction, &sc = *s.contraction;
+  const auto value = [](const GroupStep& step, int arg) { return step.values[static_cast<size_t>(arg)]; };
+  const auto type = [](const Kernel& k, const Access& a) { return k.args[static_cast<size_t>(a.arg)].dtype; };
+  const auto elements = [](const Kernel& k, const Access& a) { return k.args[static_cast<size_t>(a.arg)].elements; };
+  const Store& made = f.stores[0];
+  const int32_t between = value(first, made.access.arg), result = value(second, s.stores[0].access.arg);
+  if (!same_place(fc.a, sc.a) || !same_place(fc.b, sc.b) || value(first, fc.a.arg) != value(second, sc.a.arg) ||
+      type(f, fc.b) != type(s, sc.b) || elements(f, fc.b) != elements(s, sc.b) || value(second, sc.b.arg) == between ||
+      value(second, sc.a.arg) == between)
+    return false;
+  if (std::find(first.values.begin(), first.values.end(), result) != first.values.end()) return false;
+  bool reads = false;
+  for (const Access& a : s.accesses)
+    if (value(second, a.arg) == between) {
+      if (!same_place(a, made.access)) return false;
+      reads = true;
+    }
+  return reads;
+}
+
+}  // namespace
+
+std::optional<Pair> find_pair(const GroupStep& first, const GroupStep& second, const Features& features, bool keep) {
+  if (!features.groups || !fit(first, second)) return std::nullopt;
+  const Kernel &f = *first.kernel, &s = *second.kernel;
+  const int32_t between = first.values[static_cast<size_t>(f.stores[0].access.arg)];
+  Pair pair;
+  Kernel& k = pair.kernel;
+  k.name = f.name + "_" + s.name;
+  k.space = s.space;
+  std::vector<int> of_first(f.args.size(), -1), of_second(s.args.size(), -1);
+  const auto take = [&](size_t step, const Kernel& from, std::vector<int>& to, const std::vector<int32_t>& values,
+                        bool written) {
+    for (size_t i = 0; i < from.args.size(); ++i) {
+      if (from.args[i].written != written || (values[i] == between && !(written && keep))) continue;
+      to[i] = static_cast<int>(k.args.size());
+      k.args.push_back(from.args[i]);
+      pair.given.emplace_back(step, i);
+    }
+  };
+  take(0, f, of_first, first.values, false);
+  take(1, s, of_second, second.values, false);
+  take(1, s, of_second, second.values, true);
+  take(0, f, of_first, first.values, true);
+  std::vector<MappedIndex> same(k.space.size());
+  for (size_t d = 0; d < same.size(); ++d) same[d].coeffs.assign(k.space.size(), 0), same[d].coeffs[d] = 1;
+  Substitution gate(f, k, same, of_first), up(s, k, same, of_second);
+  for (size_t i = 0; i < f.exprs.size(); ++i)
+    if (f.exprs[i].op == ExprOp::contraction) {
+      Expr other = f.exprs[i];
+      other.integer = 1;
+      k.exprs.push_back(other);
+      gate.replace(static_cast<int32_t>(i), static_cast<int32_t>(k.exprs.size()) - 1);
+    }
+  const DType stored = f.args[static_cast<size_t>(f.stores[0].access.arg)].dtype;
+  const int32_t made = through_dtype(k, gate.expression(f.stores[0].expr), stored, true);
+  for (size_t i = 0; i < s.exprs.size(); ++i) {
+    const Expr& e = s.exprs[i];
+    if (e.op == ExprOp::load &&
+        second.values[static_cast<size_t>(s.accesses[static_cast<size_t>(e.integer)].arg)] == between)
+      up.replace(static_cast<int32_t>(i), made);
+  }
+  const int32_t result = up.expression(s.stores[0].expr);
+  Contraction c = *s.contraction;
+  c.a.arg = of_second[static_cast<size_t>(c.a.arg)], c.b.arg = of_second[static_cast<size_t>(c.b.arg)];
+  k.contraction = std::make_shared<Contraction>(std::move(c));
+  k.stores.push_back({up.access(s.stores[0].access), result, false});
+  if (keep) k.stores.push_back({gate.access(f.stores[0].access), gate.expression(f.stores[0].expr), false});
+  pair.second_b = of_first[static_cast<size_t>(f.contraction->b.arg)];
+  if (!gate.ok() || !up.ok()) return std::nullopt;
+  std::string why;
+  auto product = find_product(k, why);
+  if (!product) return std::nullopt;
+  product->second_b = pair.second_b;
+  if (rate_pair_tiles(*product).empty()) return std::nullopt;
+  return pair;
+}
+
+namespace {
+
+Product product_of(const Pair& pair, const std::vector<bool>& ahead) {
+  std::string why;
+  Product p = *find_product(pair.kernel, why);
+  p.a.ahead = ahead[static_cast<size_t>(p.a.arg)];
+  p.b.ahead = ahead[static_cast<size_t>(p.b.arg)] && ahead[static_cast<size_t>(pair.second_b)];
+  p.second_b = pair.second_b;
+  return p;
+}
+
+}  // namespace
+
+Made make_joined(const Pair& pair, const std::vector<bool>& ahead, const TileShape& shape) {
+  const Product p = product_of(pair, ahead);
+  Made made = make_tiles(pair.kernel, p, shape);
+  made.symbol = function_name(pair.kernel, p);
+  return made;
+}
+
+std::vector<Made> make_joined(const Pair& pair, const std::vector<bool>& ahead, size_t most) {
+  std::vector<Made> ways;
+  for (const TileShape& shape : likeliest(rate_pair_tiles(product_of(pair, ahead)), most))
+    ways.push_back(make_joined(pair, ahead, shape));
+  return ways;
+}
+
+}  // namespace npusim::cuda::codegen::products

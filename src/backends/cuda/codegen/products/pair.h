@@ -1,0 +1,26 @@
+// Two products of the same rows as one kernel, where what one makes is read by the other's epilogue: gate and up.
+#pragma once
+#include "backends/cuda/codegen/made.h"
+#include "backends/cuda/codegen/product.h"
+#include "backends/cuda/codegen/products/tile.h"
+#include "codegen/target.h"
+
+namespace npusim::cuda::codegen::products {
+
+struct Pair {
+  // The second product with the first one's epilogue in its own: what they hand over is in registers, rounded as it
+  // would be stored, and stored too where it is kept. `contraction` 1 is the first product's sum.
+  Kernel kernel;
+  int second_b = 0;                              // the argument that is the first product's matrix
+  std::vector<std::pair<size_t, size_t>> given;  // by argument: of which of the two, and of its arguments
+};
+
+// Of two steps that follow each other, equal products but for their matrices. nullopt where they are not, or where one
+// kernel is not expected to be faster than two.
+std::optional<Pair> find_pair(const GroupStep& first, const GroupStep& second, const Features& features,
+                              bool keep = false);
+// `ahead` by the pair's arguments. At most so many ways, the likeliest first; or this one.
+std::vector<Made> make_joined(const Pair& pair, const std::vector<bool>& ahead, size_t most);
+Made make_joined(const Pair& pair, const std::vector<bool>& ahead, const TileShape& shape);
+
+}  // namespace npusim::cuda::codegen::products

@@ -1,0 +1,13 @@
+// Orders of rows, each in a block's shared memory.
+#pragma once
+#include <string>
+
+#include "backends/cuda/codegen/made.h"
+
+namespace npusim::cuda::codegen::rows {
+
+// Of a kernel that orders; "" if it does not decline.
+std::string order_decline(const Kernel& kernel);
+Made make_ordered(const Kernel& kernel);
+
+}  // namespace npusim::cuda::codegen::rows

@@ -1,0 +1,14 @@
+// Scans of rows whose elements lie side by side: a warp, or the warps of a block, have some words of a row at a time.
+#pragma once
+#include <string>
+
+#include "backends/cuda/codegen/made.h"
+
+namespace npusim::cuda::codegen::rows {
+
+// Why the kernel is none whose rows can be scanned so, however many they are; "" if it is one.
+std::string scan_problem(const Kernel& kernel);
+std::string scan_decline(const Kernel& kernel);  // the same, and why there is a better way; "" if it does not
+Made make_scanned(const Kernel& kernel);
+
+}  // namespace npusim::cuda::codegen::rows

@@ -1,0 +1,95 @@
+// From the steps of a program to the plan, its text and the launch.
+#include "backends/cuda/codegen/stream/launch.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "backends/cuda/codegen/stream/facts/steps.h"
+#include "backends/cuda/codegen/stream/text.h"
+#include "base/error.h"
+#include "print/print.h"
+
+namespace npusim::cuda::codegen::stream {
+namespace {
+
+// The steps as the compiler showed them when it asked.
+WholeMethod method_of(const Program& program, const Sequence& sequence, const Launch& launch) {
+  WholeMethod method;
+  for (const Buffer& b : program.buffers) {
+    const bool inside = b.kind == BufferKind::local || b.kind == BufferKind::arena;
+    const bool outside = b.kind == BufferKind::input || b.kind == BufferKind::output || b.kind == BufferKind::state;
+    method.uses.push_back(inside ? ValueUse::inside : outside ? ValueUse::outside : ValueUse::known);
+  }
+  for (int32_t s = launch.first; s < launch.first + launch.count; ++s) {
+    const Step& step = sequence.steps[static_cast<size_t>(s)];
+    method.steps.push_back({&program.kernels[static_cast<size_t>(step.kernel)], step.buffers});
+  }
+  return method;
+}
+
+// A launch per step is no slower where weights stay in the cache that all blocks see, or other products take the time.
+std::optional<std::string> gains_nothing(const WholeMethod& method, const StreamPlan& plan) {
+  constexpr int64_t cached = 64 << 20;  // bytes, and some more
+  constexpr int64_t share = 100;
+  int64_t bytes = 0, streamed = 0, others = 0;  // multiplications
+  for (size_t s = 0; s < method.steps.size(); ++s) {
+    const Kernel& k = *method.steps[s].kernel;
+    if (const auto& p = plan.products[s]) {
+      bytes += p->lines.size() * p->depth.size() * 2, streamed += p->multiplications();
+    } else if (k.contraction && !plan.attentions[s]) {
+      int64_t product = 1;
+      for (int64_t extent : k.space) product *= extent;
+      for (int64_t extent : k.contraction->reduce) product *= extent;
+      others += product;
+    }
+  }
+  if (others > streamed / share) return fmt::format("{} multiplications of other products", others);
+  if (bytes < cached) return fmt::format("{} bytes of weights, which caches hold", bytes);
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<std::string> cannot_stream(const WholeMethod& method, bool gains) {
+  std::string why = "it is one step";
+  if (method.steps.size() < 2) return why;
+  const auto is_convolution = [](const GroupStep& step) {
+    return step.kernel->contraction && step.kernel->contraction->kind == ContractionKind::conv;
+  };
+  if (gains && std::any_of(method.steps.begin(), method.steps.end(), is_convolution)) return "a convolution";
+  const facts::StreamSteps steps = facts::stream_steps(method);
+  const auto plan = plan_stream(steps, why);
+  if (plan && gains)
+    if (auto slower = gains_nothing(steps.method, *plan)) return slower;
+  if (plan && print_stream(steps.method, *plan, {}, why)) return std::nullopt;
+  return why;
+}
+
+std::string plan_stream_launch(const Program& program, const Sequence& sequence, Launch& launch, const StreamWay& way) {
+  const facts::StreamSteps steps = facts::stream_steps(method_of(program, sequence, launch));
+  std::string why;
+  const auto plan = plan_stream(steps, why);
+  auto text = plan ? print_stream(steps.method, *plan, way, why) : std::nullopt;
+  if (!text) fail(ErrorKind::internal, "cuda: what was a stream is none: {}", why);
+  launch.symbol = text->symbol;
+  launch.grid[0] = stream_grid;
+  launch.block[0] = stream_block;
+  launch.shared_bytes = static_cast<uint32_t>(text->shared_bytes);
+  launch.own_bytes = static_cast<uint64_t>(text->own_bytes);
+  launch.how = text->how;
+  launch.args = text->values;
+  launch.traps.clear();
+  for (size_t s = 0; s < steps.method.steps.size(); ++s) {
+    if (text->first_trap[s] < 0) continue;
+    const Kernel& kernel = plan->kernels[s];
+    const std::string node = step_name(program, sequence.steps[static_cast<size_t>(launch.first) + steps.origin[s]]);
+    for (int code = 1; code <= trap_count(kernel); ++code)
+      launch.traps.push_back(fmt::format("node {}: {}", node, trap_message(kernel, code)));
+  }
+  if (text->traps) launch.args.push_back(trap_word);
+  launch.args.push_back(own_memory);
+  return std::move(text->functions);
+}
+
+}  // namespace npusim::cuda::codegen::stream

@@ -1,0 +1,30 @@
+// The text of a whole method: a function for each kind of stage, a table of the stages, and the loop over it.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "backends/cuda/codegen/stream/plan.h"
+#include "backends/cuda/codegen/stream/way.h"
+#include "backends/cuda/codegen/text.h"
+
+namespace npusim::cuda::codegen::stream {
+
+struct StreamText {
+  std::string symbol;
+  std::string functions;                    // without the helpers that they mention
+  std::vector<int32_t> values;              // what the parameter points to, in order, each once
+  std::vector<int> first_trap;              // by step: its traps have the numbers behind this one; -1: it has none
+  bool traps = false;                       // the trap word comes behind the values
+  int64_t shared_bytes = 0, own_bytes = 0;  // its own memory comes last
+  std::string how;
+};
+
+// Threads: those that compute, and four warps of which one feeds; registers move between fours of warps.
+inline constexpr int stream_block = 128 + facts::stream_threads;
+inline constexpr int stream_grid = multiprocessors;  // blocks at most
+
+// Why a block's memory does not do in `why`.
+std::optional<StreamText> print_stream(const WholeMethod& method, const StreamPlan& plan, const StreamWay& way,
+                                       std::string& why);
+
+}  // namespace npusim::cuda::codegen::stream
