@@ -1,21 +1,19 @@
-// Every op record against PyTorch's answers in tests/ops/golden: one test per op file, listing all failing samples.
+// Every op record against PyTorch's answers in tests/ops/golden: one test per operator, listing all failing samples.
 // Each sample is evaluated by the reference, and compiled and run in the executable's place (random/place.h): with all
 // tensors as inputs, and with all but the first as weights, which are folded, prepared and packed.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
-#include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <sstream>
 
 #include "base/error.h"
 #include "compiler/compile_for.h"
 #include "graph/import.h"
 #include "npusim/session.h"
+#include "ops/goldens.h"
 #include "ops/op.h"
 #include "program/program.h"
 #include "random/place.h"
@@ -24,33 +22,6 @@
 
 namespace npusim {
 namespace {
-
-namespace fs = std::filesystem;
-
-const fs::path golden_folder = fs::path(NPUSIM_SOURCE_DIR) / "tests/ops/golden";
-
-std::vector<std::string> golden_ops() {
-  std::vector<std::string> ops;
-  for (const auto& entry : fs::directory_iterator(golden_folder))
-    if (entry.path().extension() == ".json") ops.push_back(entry.path().stem().string());
-  std::sort(ops.begin(), ops.end());
-  return ops;
-}
-
-// Bare NaN and Infinity, which Python writes, become the strings that import reads as numbers.
-nlohmann::json read_json(const fs::path& path) {
-  std::stringstream stream;
-  stream << std::ifstream(path).rdbuf();
-  std::string text = stream.str();
-  for (const std::string_view bare : {"-Infinity", "Infinity", "NaN"})
-    for (const std::string_view before : {":", "[", ","})
-      for (const std::string_view after : {",", "}", "]"}) {
-        const std::string from = fmt::format("{}{}{}", before, bare, after);
-        for (size_t at = text.find(from); at != std::string::npos; at = text.find(from, at))
-          text.replace(at, from.size(), fmt::format("{}\"{}\"{}", before, bare, after));
-      }
-  return nlohmann::json::parse(text);
-}
 
 // Distance of neighbouring numbers of the dtype near `magnitude`.
 double rounding_step(DType dtype, double magnitude) {
@@ -134,9 +105,9 @@ const std::set<std::string, std::less<>> adds_one{
 };
 
 // Of the sample's results, by the reference. Numbers among the attributes are operands too.
-Sizes sample_sizes(const nlohmann::json& sample, const TensorSet& tensors) {
-  const auto prefix = sample.at("name").get<std::string>() + "/";
-  Graph graph = import_ir(sample.at("ir").dump(), prefix);
+Sizes sample_sizes(const test::GoldenSample& sample, const TensorSet& tensors) {
+  const std::string& prefix = sample.prefix;
+  Graph graph = import_ir(sample.ir.dump(), prefix);
   if (graph.nodes.empty()) return {};
   Node& node = graph.nodes.at(0);
   std::vector<HostTensor> inputs;
@@ -172,9 +143,9 @@ Sizes sample_sizes(const nlohmann::json& sample, const TensorSet& tensors) {
 }
 
 // Empty when the call's results are PyTorch's.
-std::string run_sample(const nlohmann::json& sample, const TensorSet& tensors, const Sizes& sizes) {
-  const auto prefix = sample.at("name").get<std::string>() + "/";
-  const Graph graph = import_ir(sample.at("ir").dump(), prefix);
+std::string run_sample(const test::GoldenSample& sample, const TensorSet& tensors, const Sizes& sizes) {
+  const std::string& prefix = sample.prefix;
+  const Graph graph = import_ir(sample.ir.dump(), prefix);
   if (graph.nodes.empty()) return {};  // a check, of which import keeps nothing
   const Node& node = graph.nodes.at(0);
   const OpCall call = call_of(graph, node);
@@ -268,16 +239,15 @@ nlohmann::json with_weights(nlohmann::json ir) {
   return ir;
 }
 
-std::string run_all(const nlohmann::json& sample, const TensorSet& tensors) {
+std::string run_all(const test::GoldenSample& sample, const TensorSet& tensors) {
   const Sizes sizes = sample_sizes(sample, tensors);
   if (std::string problem = run_sample(sample, tensors, sizes); !problem.empty()) return problem;
-  const auto prefix = sample.at("name").get<std::string>() + "/";
-  const nlohmann::json& ir = sample.at("ir");
+  const nlohmann::json& ir = sample.ir;
   if (ir.at("graph_outputs").empty()) return {};  // a check
   const auto compiled = [&](const nlohmann::json& what, const char* how) -> std::string {
     std::string problem;
     try {
-      problem = run_compiled(what, prefix, tensors, sizes);
+      problem = run_compiled(what, sample.prefix, tensors, sizes);
     } catch (const std::exception& error) {
       problem = error.what();
     }
@@ -324,22 +294,22 @@ class Golden : public testing::TestWithParam<std::string> {};
 TEST_P(Golden, Agrees) {
   const std::string& op = GetParam();
   ASSERT_NE(find_op(op), nullptr) << "golden answers of an operator without a record";
-  const nlohmann::json document = read_json(golden_folder / (op + ".json"));
-  const TensorSet tensors = map_tensors((golden_folder / (op + ".safetensors")).string());
+  const std::vector<test::GoldenSample> samples = test::golden_samples(op);
+  const std::shared_ptr<const TensorSet> tensors = test::golden_tensors(op);
   std::string failures;
   int failed = 0;
-  for (const auto& sample : document.at("samples")) {
+  for (const test::GoldenSample& sample : samples) {
     std::string problem;
     try {
-      problem = run_all(sample, tensors);
+      problem = run_all(sample, *tensors);
     } catch (const std::exception& error) {
       problem = error.what();
     }
     if (problem.empty()) continue;
     ++failed;
-    failures += fmt::format("\n  {}: {}", sample.at("name").get<std::string>(), problem);
+    failures += fmt::format("\n  {}: {}", sample.name, problem);
   }
-  EXPECT_EQ(failed, 0) << op << ": " << failed << " of " << document.at("samples").size() << " samples" << failures;
+  EXPECT_EQ(failed, 0) << op << ": " << failed << " of " << samples.size() << " samples" << failures;
 }
 
 std::string test_name(const testing::TestParamInfo<std::string>& info) {
@@ -348,7 +318,7 @@ std::string test_name(const testing::TestParamInfo<std::string>& info) {
       name.begin(), name.end(), [](char c) { return !std::isalnum(static_cast<unsigned char>(c)); }, '_');
   return name;
 }
-INSTANTIATE_TEST_SUITE_P(Ops, Golden, testing::ValuesIn(golden_ops()), test_name);
+INSTANTIATE_TEST_SUITE_P(Ops, Golden, testing::ValuesIn(test::golden_ops()), test_name);
 
 // Records whose meaning another test of this folder checks by hand.
 const std::set<std::string, std::less<>> tested_by_hand{
@@ -379,14 +349,14 @@ const std::set<std::string, std::less<>> tested_by_hand{
 // What draws is not PyTorch's on the CPU: random_test.cpp.
 TEST(GoldenFiles, CoverEveryRecord) {
   std::set<std::string> covered;
-  for (const std::string& name : golden_ops())
+  for (const std::string& name : test::golden_ops())
     if (const Op* op = find_op(name)) covered.insert(op->name());  // others fail in Agrees
   std::string missing;
   int count = 0;
   for (const auto& [name, op] : op_table())
     if (!covered.contains(name) && !tested_by_hand.contains(name) && !op.record.draws)
       missing += "\n  " + name, ++count;
-  EXPECT_EQ(count, 0) << "op records without a golden file:" << missing;
+  EXPECT_EQ(count, 0) << "op records without golden answers:" << missing;
 }
 
 }  // namespace

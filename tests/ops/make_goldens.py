@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Write tests/ops/golden/<op>.json and .safetensors: PyTorch truth for the C++ op tests.
+"""Write tests/ops/golden/<family>.json and .safetensors: PyTorch truth for the C++ op tests.
 
   make_goldens.py                 everything, then the self check
-  make_goldens.py unary conv      only those families (modules of golden_samples)
-  make_goldens.py aten.add.Tensor only those ops
+  make_goldens.py unary conv      only the ops of those sample tables (modules of golden_samples)
+  make_goldens.py aten.add.Tensor only those ops; the others of their families stay as they are
+  make_goldens.py --where OP...   only says which family each op is in
 The format is described in golden/README.md.
 """
 import argparse
@@ -17,14 +18,12 @@ import time
 import warnings
 
 import torch
-from safetensors.torch import load_file, save_file
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
+import golden_families                                   # noqa: E402
 import golden_samples                                    # noqa: E402
 from golden_samples.core import FLOATS, REG, T           # noqa: E402
-
-OUT = os.path.join(HERE, "golden")
 
 
 def overload(op):
@@ -133,10 +132,14 @@ def far(out, ref):
 
 
 def make_op(op, samples, report):
+    """-> (line by sample, tensors by "op/sample/name"), or None and why in the report."""
+    if golden_families.family_of(op) is None:
+        report["no record in src/ops"].append(op)
+        return None
     fn = overload(op)
     if fn is None:
         report["missing"].append(op)
-        return
+        return None
     node = op.split(".")[1].strip("_") or op.split(".")[1]
     entries, store = [], {}
     for s in samples:
@@ -174,16 +177,13 @@ def make_op(op, samples, report):
                         break
         if mine is None:  # ATen's own kernels disagree: no truth to hold others to
             continue
-        entries.append({"name": s.name, "ir": ir})
+        entries.append(json.dumps({"name": s.name, "ir": ir}, separators=(",", ":")))
         for n, t in mine.items():
-            store[f"{s.name}/{n}"] = t.detach().clone(memory_format=torch.contiguous_format)
+            store[f"{op}/{s.name}/{n}"] = t.detach().clone(memory_format=torch.contiguous_format)
     if not entries:
         report["empty"].append(op)
-        return
-    with open(os.path.join(OUT, op + ".json"), "w") as fh:
-        json.dump({"op": op, "samples": entries}, fh, separators=(",", ":"))
-    save_file(store, os.path.join(OUT, op + ".safetensors"))
-    report["written"].append((op, len(entries)))
+        return None
+    return entries, store
 
 
 def rebuild(fn, node, tensors):
@@ -232,21 +232,21 @@ def rebuild(fn, node, tensors):
 def self_check(ops):
     """Read back, run ATen from the JSON, compare bit for bit (NaN equal NaN)."""
     done, bad = 0, []
+    stored = {family: (golden_families.read_lines(family), golden_families.read_tensors(family))
+              for family in {golden_families.family_of(op) for op in ops}}
     for op in ops:
         fn = overload(op)
-        with open(os.path.join(OUT, op + ".json")) as fh:
-            doc = json.load(fh)
-        st = load_file(os.path.join(OUT, op + ".safetensors"))
-        for s in doc["samples"]:
+        lines, st = stored[golden_families.family_of(op)]
+        for s in map(json.loads, lines[op]):
             node = s["ir"]["nodes"][0]
-            ins = {t["name"]: st[f"{s['name']}/{t['name']}"].clone() for t in s["ir"]["graph_inputs"]}
+            ins = {t["name"]: st[f"{op}/{s['name']}/{t['name']}"].clone() for t in s["ir"]["graph_inputs"]}
             for t in s["ir"]["graph_inputs"]:
                 x = ins[t["name"]]
                 assert list(x.shape) == t["shape"] and dtype_name(x.dtype) == t["dtype"]
             try:
                 outs = flat(rebuild(fn, node, ins), node["name"])
                 for (n, t), decl in zip(outs, s["ir"]["graph_outputs"], strict=True):
-                    want = st[f"{s['name']}/{n}"]
+                    want = st[f"{op}/{s['name']}/{n}"]
                     ok = (n == decl["name"] and list(want.shape) == decl["shape"] == list(t.shape)
                           and dtype_name(want.dtype) == decl["dtype"] == dtype_name(t.dtype)
                           and bool(((want == t) | ((want != want) & (t != t))).all()))
@@ -260,47 +260,44 @@ def self_check(ops):
 
 def main():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    ap.add_argument("what", nargs="*", help="families or op names; none: all")
+    ap.add_argument("what", nargs="*", help="sample tables or op names; none: all")
+    ap.add_argument("--where", action="store_true", help="make nothing, say which family each is in")
     ap.add_argument("-v", "--verbose", action="store_true", help="also list what ATen refused")
     ap.add_argument("--no-check", action="store_true")
     a = ap.parse_args()
     torch.set_num_threads(1)
     warnings.filterwarnings("ignore")
-    os.makedirs(OUT, exist_ok=True)
-    families = {}
+    tables = {}
     for m in sorted(x.name for x in pkgutil.iter_modules(golden_samples.__path__) if x.name != "core"):
         before = {op: len(v) for op, v in REG.items()}
         importlib.import_module("golden_samples." + m)
-        families[m] = [op for op, v in REG.items() if len(v) != before.get(op, 0)]
+        tables[m] = [op for op, v in REG.items() if len(v) != before.get(op, 0)]
     ops = sorted(REG)
     if a.what:
-        ops = sorted({op for w in a.what for op in families.get(w, [w])})
-    report = {k: [] for k in ("written", "missing", "failed", "refused", "no_f64", "far", "empty")}
+        ops = sorted({op for w in a.what for op in tables.get(w, [w])})
+    if a.where:
+        for op in ops:
+            print(op, golden_families.family_of(op) or "has no record in src/ops")
+        return 0
+    report = {k: [] for k in ("missing", "failed", "refused", "no_f64", "far", "empty", "no record in src/ops")}
     t0 = time.time()
-    for op in ops:
-        make_op(op, REG[op], report)
-    written = {op for op, _ in report["written"]}
-    if not a.what:
-        for name in os.listdir(OUT):  # files of ops no longer in the tables
-            stem = name.removesuffix(".safetensors").removesuffix(".json")
-            if stem.startswith(("aten.", "npusim.")) and stem not in written:
-                os.remove(os.path.join(OUT, name))
-    size = sum(os.path.getsize(os.path.join(OUT, n)) for n in os.listdir(OUT))
-    for key in ("failed", "empty") + (("refused", "no_f64", "far") if a.verbose else ()):
+    made = {op: one for op in ops if (one := make_op(op, REG[op], report))}
+    size = golden_families.update(made, only=bool(a.what))
+    for key in ("failed", "empty", "no record in src/ops") + (("refused", "no_f64", "far") if a.verbose else ()):
         for row in report[key]:
             print(key + ":", *(row if isinstance(row, tuple) else (row,)), sep="  ")
-    print(f"{len(written)} ops, {sum(n for _, n in report['written'])} samples in {time.time() - t0:.0f}s; "
+    print(f"{len(made)} ops, {sum(len(lines) for lines, _ in made.values())} samples in {time.time() - t0:.0f}s; "
           f"refused by ATen {len(report['refused'])}, without f64 {len(report['no_f64'])}, "
           f"dropped as f64 disagrees {len(report['far'])}; folder {size / 1e6:.2f} MB")
     bad = []
     if not a.no_check:
-        done, bad = self_check(sorted(written))
+        done, bad = self_check(sorted(made))
         print(f"self check: {done} samples, {len(bad)} bad")
         for row in bad[:40]:
             print("BAD:", *row, sep="  ")
     if report["missing"]:
         print("overloads this torch does not have:", " ".join(report["missing"]))
-    return 1 if bad or report["failed"] else 0
+    return 1 if bad or report["failed"] or report["no record in src/ops"] else 0
 
 
 if __name__ == "__main__":

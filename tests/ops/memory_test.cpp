@@ -2,32 +2,17 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "base/file.h"
 #include "graph/import.h"
+#include "ops/goldens.h"
 #include "ops/placement.h"
 
 namespace npusim {
 namespace {
 
 using Json = nlohmann::json;
-const std::string folder = NPUSIM_SOURCE_DIR "/tests/ops/";
-
-std::string read_text(const std::string& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
-// Bare NaN and Infinity, which Python writes, as the strings that import reads as numbers.
-std::string quoted_numbers(std::string text) {
-  for (const std::string bare : {"-Infinity", "Infinity", "NaN"})
-    for (const char before : {':', '[', ','})
-      for (size_t at = 0; (at = text.find(before + bare, at)) != std::string::npos; at += bare.size())
-        text.replace(at + 1, bare.size(), '"' + bare + '"');
-  return text;
-}
 
 // Extents of 1 have no stride to compare.
 std::string strides_text(const Shape& strides, const Shape& shape) {
@@ -74,22 +59,20 @@ void check_sample(const Node& node, const OpCall& call, const std::string& mode,
 }
 
 TEST(MemoryRules, AreThoseOfEagerPyTorch) {
-  const Json golden = Json::parse(read_text(folder + "golden_memory.json"));
+  const Json golden = Json::parse(read_file(NPUSIM_SOURCE_DIR "/tests/ops/golden_memory.json"));
   size_t checked = 0;
   for (const auto& [name, truths] : golden.items()) {
     const Op* op = find_op(name);
     if (!op) continue;  // without a record: there is nothing to place
     const Memory memory = op->record.memory;
     if (memory == Memory::strided || memory == Memory::strided_own || memory == Memory::strided_scatter) continue;
-    const Json samples = Json::parse(quoted_numbers(read_text(folder + "golden/" + name + ".json")));
-    for (const Json& written : samples["samples"]) {
-      const auto sample = written["name"].get<std::string>();
-      if (!truths.contains(sample)) continue;
-      const Json& modes = truths[sample];
-      const Graph graph = import_ir(written["ir"].dump(), name);
+    for (const test::GoldenSample& sample : test::golden_samples(name)) {
+      if (!truths.contains(sample.name)) continue;
+      const Json& modes = truths[sample.name];
+      const Graph graph = import_ir(sample.ir.dump(), name);
       for (const char* mode : {"rows", "columns", "channels"}) {
         if (!modes.contains(mode)) continue;
-        SCOPED_TRACE(fmt::format("{} {}", name, sample));
+        SCOPED_TRACE(fmt::format("{} {}", name, sample.name));
         check_sample(graph.nodes[0], call_of(graph, graph.nodes[0]), mode, modes[mode]);
         ++checked;
       }
