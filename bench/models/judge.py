@@ -12,7 +12,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 import npusim
-import npusim.torch_export  # before processes fork
+import npusim.torch.export  # before processes fork
 from case import Case, randomise, settle, worst_state
 from choices import STEPS, Choosing, with_choices
 

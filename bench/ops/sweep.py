@@ -27,7 +27,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch is there: th
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import npusim
-import npusim.torch_fourier  # whose operators PyTorch then knows
+import npusim.torch.forms.fourier  # whose operators PyTorch then knows
 import torch
 from calls import SIZES, SizedCall, Unfit, call_of
 from record import machine, table, today

@@ -17,11 +17,11 @@ from .errors import BadInputError, CancelledError, DeviceError, Error, InternalE
 from .exported import Exported, ExportedText, read_exported
 from .machine import Device, Op, aten_plugin, devices, is_op_supported, ops, use_aten_plugin
 from .partitioning import DAGExecutor, Partition, PartitionPlan, partition
+from .parts import torch_part
 from .profiling import Profile, Profiler, Step, profile
 from .program import Needs, Program, TensorInfo, compile, load
 from .session import Session
 from .text import Generation, Tokenizer, generate
-from .torch_parts import torch_part
 from .weights import read_weights, save_weights
 
 __version__ = _core.version()
@@ -35,12 +35,12 @@ def export(
     strict: bool = False,
     fixed: Sequence[str] = (),
 ) -> Exported:
-    """IR and weights of a torch.nn.Module, or of a torch.export.ExportedProgram. See npusim.torch_export.export."""
-    return torch_part("torch_export").export(model, args, kwargs, strict=strict, fixed=fixed)
+    """IR and weights of a torch.nn.Module, or of a torch.export.ExportedProgram. See npusim.torch.export.export."""
+    return torch_part("export").export(model, args, kwargs, strict=strict, fixed=fixed)
 
 
 def export_llm(model: Any, capacity: int, prefill: Sequence[int] | int | None = None) -> ExportedText:
-    """IR and weights of a causal language model of transformers. See npusim.text_export.export_llm."""
+    """IR and weights of a causal language model of transformers. See npusim.torch.text_export.export_llm."""
     return torch_part("text_export").export_llm(model, capacity, prefill)
 
 

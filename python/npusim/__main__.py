@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 from . import _core
 from .errors import CLASSES, BadInputError, Error, UnsupportedError, UsageError, readable
-from .torch_parts import torch_part
+from .parts import torch_part
 
 EXIT_CODES = {"usage": 2, "bad_input": 3, "unsupported": 4, "device": 5, "internal": 1, "cancelled": 130}
 assert EXIT_CODES.keys() == CLASSES.keys()
@@ -96,7 +96,7 @@ def export_verb(arguments: list[str]) -> None:
         raise UsageError(
             f"{flags.source}: expected (model, args) or (model, args, kwargs), found {type(made).__name__}"
         )
-    torch_export = torch_part("torch_export")
+    torch_export = torch_part("export")
     with warnings.catch_warnings(action="ignore", category=UserWarning):
         how = {"strict": flags.strict, "fixed": flags.fixed}
         exported = _done(f"{flags.source}: torch.export", UnsupportedError, lambda: torch_export.export(*made, **how))

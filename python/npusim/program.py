@@ -17,7 +17,7 @@ from .arrays import as_array
 from .errors import BadInputError, UsageError
 from .exported import Exported, ExportedText, file_text, json_bytes, read_exported
 from .nested import Leaf
-from .torch_parts import torch_part
+from .parts import torch_part
 from .weights import Weights, checked_weights
 from .writes import Held, check_held
 
@@ -389,4 +389,4 @@ def _exported(
         return read_exported(where) if os.path.isdir(where) else where
     if model is None or isinstance(model, (bool, int, float, bytes, bytearray, list, tuple, set)):  # PyTorch need not be asked
         raise refused("model", "a torch.nn.Module, an exported program, an IR or the path of one", model)
-    return torch_part("torch_export").export(model, args, kwargs)
+    return torch_part("export").export(model, args, kwargs)

@@ -12,7 +12,8 @@ import npusim
 import pytest
 
 torch = pytest.importorskip("torch")
-from npusim import torch_complex, torch_pairs
+from npusim.torch.forms import pairs
+from npusim.torch.forms.complex_rules import PART_BY_PART, RULES
 from torch import nn
 
 ROWS, COLUMNS = 3, 4
@@ -37,8 +38,8 @@ INDEX, MASK = torch.tensor([2, 0]), torch.tensor([[True, False, True, False]] * 
 PLACES = torch.tensor([[0, 2, 1, 0], [1, 1, 0, 2], [2, 0, 2, 1]])
 
 CALLED = {
-    **{name: of("z", getattr(torch, name)) for name in torch_pairs.UNARY if not name.startswith("special_")},
-    **{name: of("z", getattr(torch.special, name[8:])) for name in torch_pairs.UNARY if name.startswith("special_")},
+    **{name: of("z", getattr(torch, name)) for name in pairs.UNARY if not name.startswith("special_")},
+    **{name: of("z", getattr(torch.special, name[8:])) for name in pairs.UNARY if name.startswith("special_")},
     **{f"_to {d}": of("z", lambda z, d=d: z.to(d)) for d in (torch.complex64, torch.complex128, torch.float32, torch.bool)},
     "_to": of("n", lambda x: x.to(torch.complex64), lambda x: x.to(torch.complex128)),
     "abs": of("z", torch.abs), "angle": of("z", torch.angle), "neg": of("z", torch.neg),
@@ -110,8 +111,7 @@ ALSO = {
 
 
 def test_every_rule_is_called():
-    rules = {*torch_complex.RULES, *torch_complex.PART_BY_PART}
-    assert rules <= {name.split()[0] for name in CALLED} | ALSO
+    assert {*RULES, *PART_BY_PART} <= {name.split()[0] for name in CALLED} | ALSO
 
 
 # ---- drawing
@@ -250,7 +250,7 @@ def judge(name, function, operands, found):
     return f"{name}: at {where} found {found[where].tolist()}, expected {[v[where].tolist() for v in answers]}, exactly {exact[where].tolist()} of {operands}"
 
 
-POINTWISE = {*torch_pairs.UNARY, "add", "sub", "rsub", "mul", "div", "pow", "addcmul", "addcdiv", "lerp"}
+POINTWISE = {*pairs.UNARY, "add", "sub", "rsub", "mul", "div", "pow", "addcmul", "addcdiv", "lerp"}
 # Where the sign of a zero is what it happens to be: log1p gives NaN for infinities too, acos of complex128 +0 for −0, pow
 # the sign of a NaN.
 UNDEFINED = {"log1p", "special_log1p", "acos", "sinc", "special_sinc", "pow"}

@@ -13,7 +13,7 @@ import npusim
 import pytest
 
 torch = pytest.importorskip("torch")
-from npusim.torch_dataclasses import classes_told
+from npusim.torch.tracing.dataclasses import classes_told
 from torch import nn
 from torch.utils import _pytree as pytree
 

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 torch = pytest.importorskip("torch")
-from npusim import torch_compile
+from npusim.torch import compile as torch_compile
 from torch import nn
 
 X = torch.linspace(-2, 2, 12).reshape(3, 4)

@@ -9,8 +9,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 import torch.nn.functional as F
-from npusim import torch_compile
-from npusim.torch_levels import levels_kept
+from npusim.torch import compile as torch_compile
+from npusim.torch.facts.levels import levels_kept
 from test_torch_compile import said
 from torch.func import grad, hessian, jacfwd, jacrev, jvp, vjp, vmap
 

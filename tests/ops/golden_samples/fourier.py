@@ -1,5 +1,5 @@
 """Fourier transforms of pairs: operators of npusim, which its Python package registers."""
-import npusim.torch_fourier  # noqa: F401 -- for what it registers
+import npusim.torch.forms.fourier  # noqa: F401 -- for what it registers
 from .core import S, d, f
 
 for mk in (f, d):

@@ -1,0 +1,1 @@
+"""IR of the calls that are left, and where the model has the weights of what was written."""
