@@ -13,7 +13,7 @@ class Faulty : public CodegenTarget {
   explicit Faulty(std::function<bool(Kernel&)> spoil) : spoil_(std::move(spoil)) {}
   const TargetConfig& config() const override { return find_target("cpu")->config(); }
   std::string refuse(const Kernel&) const override { return {}; }
-  void plan(Program& program, std::vector<std::string>&) const override {
+  void plan(Program& program, const ProgramPlans&, std::vector<std::string>&) const override {
     for (Kernel& kernel : program.kernels) spoiled_ += spoil_(kernel);
   }
   int spoiled() const { return spoiled_; }

@@ -26,8 +26,8 @@ class Builder {
   }
 
   void add_method(MethodGraph& method) {
-    const std::optional<std::string> several = target_ ? launch_whole(method.graph, *target_) : std::string();
-    if (several) {
+    Whole whole = target_ ? launch_whole(method.graph, *target_) : Whole{};
+    if (!whole.plan) {
       if (target_) split_kernels(method.graph, *target_);
       protect_updated_values(method.graph);
       keep_states(method.graph);  // those that were not safe to update where a node did
@@ -45,17 +45,20 @@ class Builder {
     for (size_t n = 0; n < g.nodes.size(); ++n)
       if (is_recipe_[n]) add_recipe(g, g.nodes[n]);
     assign_outputs(g);
-    NodeGroups found = several ? group_nodes(g, is_recipe_, target_, roots_) : group_all(is_recipe_);
+    NodeGroups found = whole.plan ? group_all(is_recipe_, whole.plan) : group_nodes(g, is_recipe_, target_, roots_);
     groups_ = std::move(found.groups);
     launches_ = launches_ || found.launched;
     plan_arena(g, out);
-    for (const std::vector<size_t>& group : groups_) {
-      if (launches_ && is_launched(g, g.nodes[group[0]]))
-        out.launches.push_back(launch_of(out.steps.size(), group.size()));
-      for (size_t n : group) out.steps.push_back(step_of(g, g.nodes[n]));
+    SequencePlans& plans = plans_.methods.emplace_back();
+    for (NodeGroup& group : groups_) {
+      if (launches_ && is_launched(g, g.nodes[group.nodes[0]])) {
+        out.launches.push_back(launch_of(out.steps.size(), group.nodes.size()));
+        plans.launches.push_back(std::move(group.plan));
+      }
+      for (size_t n : group.nodes) out.steps.push_back(step_of(g, g.nodes[n]));
     }
-    if (!out.launches.empty() && several) out.launches[0].how = *several;
-    if (!out.launches.empty() && !several) out.launches[0].together = true;
+    if (!out.launches.empty()) out.launches[0].together = whole.plan != nullptr;
+    plans.declined = std::move(whole.declined);
     for (size_t i = 0; i + method.fills.size() < g.inputs.size(); ++i)
       out.inputs.push_back(spec(g, value_of(g, g.inputs[i]).name, g.inputs[i]));
     for (size_t i = 0; i < std::min(method.input_roles.size(), out.inputs.size()); ++i)
@@ -77,12 +80,12 @@ class Builder {
     program_.origins.insert(program_.origins.end(), g.origins.begin(), g.origins.end());
   }
 
-  Program take() {
+  BuiltProgram take() {
     if (launches_ || recipes_are_launched())
       for (size_t i = 0; i < program_.recipes.steps.size(); ++i)
         if (const Step& step = program_.recipes.steps[i]; !step.is_transfer() && step.device == 0)
           program_.recipes.launches.push_back(launch_of(i, 1));
-    return std::move(program_);
+    return {std::move(program_), std::move(plans_)};
   }
 
  private:
@@ -232,7 +235,7 @@ class Builder {
     return target_ && std::any_of(recipes.begin(), recipes.end(), [&](const Step& recipe) {
              if (recipe.is_transfer() || recipe.device != 0) return false;
              const GroupStep step{&program_.kernels[static_cast<size_t>(recipe.kernel)], recipe.buffers};
-             return target_->group({&step, 1}) > 0;
+             return target_->group({&step, 1}).count > 0;
            });
   }
 
@@ -243,7 +246,7 @@ class Builder {
   std::vector<Uses> uses_of(const Graph& g) {
     std::vector<Uses> uses(g.values.size());
     for (size_t group = 0; group < groups_.size(); ++group)
-      for (size_t n : groups_[group])
+      for (size_t n : groups_[group].nodes)
         for (const std::vector<ValueId>* values : {&g.nodes[n].inputs, &g.nodes[n].outputs})
           for (ValueId v : *values) {
             Uses& of = uses[static_cast<size_t>(root(v))];
@@ -271,7 +274,7 @@ class Builder {
       const auto step = static_cast<int32_t>(group);
       // A result takes the place of an operand that ends here where its kernel allows. What a group does may overlap.
       auto take_place = [&](ValueId result) {
-        if (groups_[group].size() > 1 || is_transfer(g, node)) return false;
+        if (groups_[group].nodes.size() > 1 || is_transfer(g, node)) return false;
         for (size_t arg : in_place_arguments(*node.kernel)) {
           const auto known = life_of.find(root(node.inputs[arg]));
           if (known == life_of.end() || uses[static_cast<size_t>(known->first)].last != group) continue;
@@ -299,7 +302,7 @@ class Builder {
         b.stored = value.stored;
         b.device = device;
         const Uses& of = uses[static_cast<size_t>(r)];
-        if (groups_[group].size() > 1 && of.first == group && of.last == group) {
+        if (groups_[group].nodes.size() > 1 && of.first == group && of.last == group) {
           b.kind = BufferKind::local;
           b.offset = workspace;
           workspace += (stored_bytes(b) + plan.alignment - 1) / plan.alignment * plan.alignment;
@@ -318,7 +321,7 @@ class Builder {
     };
     for (size_t group = 0; group < groups_.size(); ++group) {
       workspace = 0;
-      for (size_t n : groups_[group]) plan_node(g.nodes[n], group);
+      for (size_t n : groups_[group].nodes) plan_node(g.nodes[n], group);
     }
     for (size_t d = 0; d < plans.size(); ++d) {
       const MemoryPlan placed = plan_memory(plans[d].lives, plans[d].alignment);
@@ -335,8 +338,9 @@ class Builder {
 
   const CodegenTarget* target_;
   bool launches_ = false;
-  std::vector<std::vector<size_t>> groups_;  // of the method: nodes
+  std::vector<NodeGroup> groups_;  // of the method
   Program program_;
+  ProgramPlans plans_;
   std::vector<int32_t> buffers_;  // by value (root of its updates): its buffer
   UpdateRoots roots_;
   std::vector<bool> is_recipe_;
@@ -348,7 +352,7 @@ class Builder {
 
 }  // namespace
 
-Program build_program(std::vector<MethodGraph>& methods, const PassContext& context, const CodegenTarget* target) {
+BuiltProgram build_program(std::vector<MethodGraph>& methods, const PassContext& context, const CodegenTarget* target) {
   const bool with_fallback = std::any_of(methods.begin(), methods.end(), [](const MethodGraph& method) {
     return std::any_of(method.graph.nodes.begin(), method.graph.nodes.end(),
                        [](const Node& node) { return node.device != 0; });

@@ -20,11 +20,16 @@ struct MethodGraph {
   std::vector<std::string> fills = {};
 };
 
+struct BuiltProgram {
+  Program program;
+  ProgramPlans plans;  // of its launches
+};
+
 // Kernels with equal bodies are one; weights, constants, recipes and states are shared between methods (states by the
 // name of the input). The target says which kernels become several steps, and groups steps into launches, which it has
 // yet to plan; without one there are none. With nodes on another device than the first the program has two.
-Program build_program(std::vector<MethodGraph>& methods, const PassContext& context,
-                      const CodegenTarget* target = nullptr);
+BuiltProgram build_program(std::vector<MethodGraph>& methods, const PassContext& context,
+                           const CodegenTarget* target = nullptr);
 
 // The read arguments whose memory the kernel's one result may take if nobody needs them afterwards.
 std::vector<size_t> in_place_arguments(const Kernel& kernel);

@@ -1,7 +1,6 @@
 // Which nodes of a method run once, at load, and which of the others are one launch.
 #pragma once
-#include <optional>
-#include <string>
+#include <memory>
 #include <vector>
 
 #include "codegen/target.h"
@@ -16,17 +15,20 @@ bool is_launched(const Graph& graph, const Node& node);
 // By node: whether its results are known early, so that it runs once, at load.
 std::vector<bool> find_recipes(const Graph& graph);
 
-// Makes the graph what one launch does, where the target has one for all its nodes; else says why it has not, and
-// leaves the graph as it is.
-std::optional<std::string> launch_whole(Graph& graph, const CodegenTarget& target);
+// Makes the graph what one launch does, where the target has one for all its nodes; else leaves it as it is.
+Whole launch_whole(Graph& graph, const CodegenTarget& target);
 
 // The nodes that are no recipes, in order: those of each launch, or each alone.
+struct NodeGroup {
+  std::vector<size_t> nodes;
+  std::shared_ptr<const LaunchPlan> plan = nullptr;
+};
 struct NodeGroups {
-  std::vector<std::vector<size_t>> groups;
+  std::vector<NodeGroup> groups;
   bool launched = false;  // whether there is any launch
 };
 NodeGroups group_nodes(const Graph& graph, const std::vector<bool>& recipes, const CodegenTarget* target,
                        UpdateRoots& roots);
-NodeGroups group_all(const std::vector<bool>& recipes);
+NodeGroups group_all(const std::vector<bool>& recipes, std::shared_ptr<const LaunchPlan> plan);
 
 }  // namespace npusim

@@ -13,10 +13,40 @@
 
 namespace npusim {
 
-// A kernel and the values of its arguments, of a graph.
+// A kernel and the values of its arguments, of a graph or, as buffers, of a program.
 struct GroupStep {
   const Kernel* kernel = nullptr;
   std::vector<int32_t> values;
+  std::vector<bool> kept =
+      {};  // by argument: steps behind the next one have to do with it, or the caller has; none: no
+};
+
+// What a target decided about the steps of one launch, for nobody but itself. Codegen keeps it beside the launch until
+// plan() makes code of it.
+struct LaunchPlan {
+  virtual ~LaunchPlan() = default;
+};
+
+// One launch of so many steps, from the first on. 0: there are no launches.
+struct Group {
+  size_t count = 0;
+  std::shared_ptr<const LaunchPlan> plan = nullptr;
+};
+
+// A whole method as one launch, or why it is none ("" of a target that never makes one).
+struct Whole {
+  std::shared_ptr<const LaunchPlan> plan = nullptr;
+  std::string declined = {};
+};
+
+// What was decided about the launches of a sequence, by launch. One that has no plan is planned from its steps.
+struct SequencePlans {
+  std::vector<std::shared_ptr<const LaunchPlan>> launches;
+  std::string declined;  // why a method is not one launch
+};
+struct ProgramPlans {
+  SequencePlans recipes;
+  std::vector<SequencePlans> methods;
 };
 
 // What a value is to a method: known before it runs, or the caller's (an input, an output, a state), or its own.
@@ -47,20 +77,19 @@ class CodegenTarget {
   // they become steps, and what is between them is values of the graph like any other; what of them needs only weights
   // is done at load, and what is equal once. None or one: the kernel stays as it is, unless it orders rows.
   virtual Unfused in_parts(const Kernel&) const { return {}; }
-  // How many of these steps, which follow each other, one launch will do, from the first on; 0: the device runs kernel
-  // IR and there are no launches. Asked before memory is planned: what lives only within a launch needs no place in the
-  // arena. Kernels are matched by structure. Recipes are launched one by one.
-  virtual size_t group(std::span<const GroupStep>) const { return 0; }
-  // Whether one launch does all steps of a method: nullopt, or why not ("" for a target that never does). Asked before
-  // kernels become several; where it does, they stay whole, in_parts() and group() are not asked, and
-  // the launch is `together`.
-  virtual std::optional<std::string> cannot_launch_whole(const WholeMethod&) const { return std::string(); }
-  // Fills in the program's launches, of which only `first`, `count` and `together` are set, and adds their code. The
-  // first of a method's launches has in `how` why it is not the only one. `notes`: what who compiles should know.
-  virtual void plan(Program&, std::vector<std::string>& notes) const { (void)notes; }
-  void plan(Program& program) const {
+  // What one launch will do of these steps, which follow each other; none: the device runs kernel IR. Asked before
+  // memory is planned: what lives only within a launch needs no place in the arena. Kernels are matched by structure.
+  // Recipes are launched one by one.
+  virtual Group group(std::span<const GroupStep>) const { return {}; }
+  // One launch for all steps of a method. Asked before kernels become several; where there is one, they stay whole,
+  // in_parts() and group() are not asked, and the launch is `together`.
+  virtual Whole launch_whole(const WholeMethod&) const { return {}; }
+  // Fills in the program's launches, of which only `first`, `count` and `together` are set, and adds their code.
+  // `notes`: what who compiles should know.
+  virtual void plan(Program&, const ProgramPlans&, std::vector<std::string>& notes) const { (void)notes; }
+  void plan(Program& program, const ProgramPlans& plans = {}) const {
     std::vector<std::string> unread;
-    plan(program, unread);
+    plan(program, plans, unread);
   }
   // Ways to make a launch of a method that plan() filled in, at most so many, the likeliest first, plan()'s own among
   // them. They take the same arguments.

@@ -231,6 +231,7 @@ CompileResult compile_for(const CodegenTarget& target, const std::vector<MethodS
   for (MethodGraph& method : methods) find_roles(method);
   if (options.text.value_or(methods.size() > 1)) add_text_methods(methods, result.notes);
   Program program;
+  ProgramPlans plans;
   const std::string model = methods.empty() ? "" : methods.front().graph.name;
   const bool may_repeat = context.fallback && !context.planned && &target != &host;
   const auto others = target.variants();
@@ -248,7 +249,8 @@ CompileResult compile_for(const CodegenTarget& target, const std::vector<MethodS
     lap("passes");
     stage("plan");
     if (!others.empty()) for_others = placed;
-    program = build_program(placed, context, &target);
+    BuiltProgram built = build_program(placed, context, &target);
+    program = std::move(built.program), plans = std::move(built.plans);
     check_needs(program, options.budget);
     again = may_repeat && send_refused(program, context, methods);
     lap("plan");
@@ -259,12 +261,12 @@ CompileResult compile_for(const CodegenTarget& target, const std::vector<MethodS
   lap("plan");
   stage("codegen");
   raise_refused(program, context);
-  target.plan(program, result.notes);
+  target.plan(program, plans, result.notes);
   for (const auto& other : others) {
     std::vector<MethodGraph> graphs = for_others;
-    Program made = build_program(graphs, context, other.get());
+    auto [made, of_made] = build_program(graphs, context, other.get());
     raise_refused(made, context);
-    other->plan(made, result.notes);
+    other->plan(made, of_made, result.notes);
     program.variants.push_back(adopt(program, std::move(made)));
   }
   if (const auto problems = check_program(program); !problems.empty())

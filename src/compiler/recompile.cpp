@@ -231,10 +231,10 @@ PassContext context_for(const Program& program, const CodegenTarget& target, con
 
 Program build(const Program& from, std::vector<MethodGraph> graphs, const PassContext& context,
               const CodegenTarget& target) {
-  Program made = build_program(graphs, context, &target);
+  auto [made, plans] = build_program(graphs, context, &target);
   made.model = from.model;
   raise_refused(made, context);
-  target.plan(made);
+  target.plan(made, plans);
   return made;
 }
 

@@ -45,7 +45,7 @@ class Found {
     std::vector<MethodGraph> methods(1);
     methods[0].name = "main";
     methods[0].graph = graph;
-    Program made = build_program(methods, context, find_target("cpu"));
+    Program made = build_program(methods, context, find_target("cpu")).program;
     EXPECT_EQ(check_program(made), std::vector<std::string>{});
     return std::make_shared<const Program>(std::move(made));
   }

@@ -359,7 +359,7 @@ TEST(CudaRows, KernelsBesideEachOther) {
 TEST(CudaRows, WhatIsBesideEachOther) {
   const Kernel turn = rotary(2, 4, 128), copy = index_copy(1, 200), rows = embedding(3, 64),
                norm = rms_norm(3, 256, bf16);
-  const auto group = [](const std::vector<GroupStep>& steps) { return cuda::target().group(steps); };
+  const auto group = [](const std::vector<GroupStep>& steps) { return cuda::target().group(steps).count; };
   const GroupStep queries{&turn, {0, 1, 2, 3}}, keys{&turn, {0, 4, 2, 5}}, state{&copy, {6, 7, 8, 6}};
   EXPECT_EQ(group({queries, keys, state}), 3U);
   EXPECT_EQ(group({queries, {&turn, {0, 3, 2, 5}}}), 1U);         // reads what the first one writes

@@ -186,7 +186,12 @@ struct Chain {
   std::string text_of(Launch& launch, const cuda::codegen::stream::StreamWay& way = {}) const {
     launch.count = static_cast<int32_t>(program.methods[0].steps.size());
     launch.together = true;
-    return cuda::codegen::stream::plan_stream_launch(program, program.methods[0], launch, way);
+    std::string why;
+    auto stream = cuda::codegen::stream::make_stream(
+        cuda::codegen::stream::method_of(program, program.methods[0], launch), way, false, why);
+    if (!stream) fail(ErrorKind::internal, "no stream: {}", why);
+    cuda::codegen::stream::fill_launch(program, program.methods[0], *stream, launch);
+    return std::move(stream->text.functions);
   }
   // Runs it by one block and by three, twice each, and compares what comes out with the interpreter's.
   void check(double bar, const Given& given = {},

@@ -17,26 +17,30 @@ class TextTarget : public CodegenTarget {
   const TargetConfig& config() const override { return target_->config(); }
   std::string refuse(const Kernel& kernel) const override { return target_->refuse(kernel); }
   Unfused in_parts(const Kernel& kernel) const override { return target_->in_parts(kernel); }
-  size_t group(std::span<const GroupStep>) const override { return 1; }
-  std::optional<std::string> cannot_launch_whole(const WholeMethod& method) const override {
-    std::optional<std::string> why = cuda::codegen::stream::cannot_stream(method);
-    reasons.push_back(why.value_or(""));
-    return why;
+  Group group(std::span<const GroupStep>) const override { return {1}; }
+  Whole launch_whole(const WholeMethod& method) const override {
+    Whole whole;
+    auto stream = cuda::codegen::stream::make_stream(method, {}, false, whole.declined);
+    if (stream) whole = {std::make_shared<const cuda::codegen::stream::StreamLaunch>(std::move(*stream)), {}};
+    reasons.push_back(whole.declined);
+    return whole;
   }
-  void plan(Program& program, std::vector<std::string>&) const override {
+  void plan(Program& program, const ProgramPlans& plans, std::vector<std::string>&) const override {
     program.code.push_back({"cubin", "sm_90a", std::vector<std::byte>(1)});
-    const auto fill = [&](Sequence& sequence) {
-      for (Launch& launch : sequence.launches) {
+    const auto fill = [&](Sequence& sequence, const SequencePlans& of) {
+      for (size_t l = 0; l < sequence.launches.size(); ++l) {
+        Launch& launch = sequence.launches[l];
         launch.code = 0;
         launch.symbol = "alone";
         launch.args = sequence.steps[static_cast<size_t>(launch.first)].buffers;
         if (!launch.together) continue;
-        const std::string text = cuda::codegen::stream::plan_stream_launch(program, sequence, launch);
-        texts_of[launch.symbol] = text;
+        const auto& stream = static_cast<const cuda::codegen::stream::StreamLaunch&>(*of.launches[l]);
+        cuda::codegen::stream::fill_launch(program, sequence, stream, launch);
+        texts_of[launch.symbol] = stream.text.functions;
       }
     };
-    fill(program.recipes);
-    for (Method& method : program.methods) fill(method);
+    fill(program.recipes, plans.recipes);
+    for (size_t m = 0; m < program.methods.size(); ++m) fill(program.methods[m], plans.methods[m]);
   }
   mutable std::map<std::string, std::string> texts_of;  // by symbol
   mutable std::vector<std::string> reasons;             // by method: why it is no stream
@@ -302,8 +306,9 @@ TEST(CudaStream, GainsWhereWeightsComeFromMemory) {
                                                           : ValueUse::outside);
     for (const Step& step : chain.program.methods[0].steps)
       method.steps.push_back({&chain.program.kernels[static_cast<size_t>(step.kernel)], step.buffers});
-    EXPECT_EQ(cuda::codegen::stream::cannot_stream(method), std::nullopt);
-    return cuda::codegen::stream::cannot_stream(method, true).value_or("");
+    std::string why;
+    EXPECT_TRUE(cuda::codegen::stream::make_stream(method, {}, false, why)) << why;
+    return cuda::codegen::stream::make_stream(method, {}, true, why) ? "" : why;
   };
   EXPECT_EQ(reason(1 << 15, false), "");
   EXPECT_EQ(reason(1 << 10, false), "4194304 bytes of weights, which caches hold");

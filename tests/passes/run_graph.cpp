@@ -99,9 +99,9 @@ std::shared_ptr<const Program> compile_graph(const Graph& graph, const RunOption
       ADD_FAILURE() << "after " << pass.name << ": " << problem;
   }
   run.fusions = context.fusions;
-  Program program = build_program(methods, context, &target);
+  auto [program, plans] = build_program(methods, context, &target);
   for (const Kernel& kernel : program.kernels) EXPECT_EQ(target.refuse(kernel), "");
-  target.plan(program);
+  target.plan(program, plans);
   if (options.place) program = options.place(program);
   for (const std::string& problem : check_program(program)) ADD_FAILURE() << problem;
   return std::make_shared<const Program>(std::move(program));

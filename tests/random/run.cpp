@@ -217,9 +217,9 @@ std::shared_ptr<const Program> compile_graph(const Graph& graph, const Way& way,
     divide(methods[0].graph);
     check("dividing");
   }
-  Program program = build_program(methods, context, &target);
+  auto [program, plans] = build_program(methods, context, &target);
   raise_refused(program, context);
-  target.plan(program);
+  target.plan(program, plans);
   for (const std::string& problem : check_program(program)) throw Failure{Result::problem, problem};
   return std::make_shared<const Program>(std::move(program));
 }

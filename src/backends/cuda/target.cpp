@@ -8,12 +8,9 @@
 #include <map>
 
 #include "backends/cuda/architecture.h"
-#include "backends/cuda/codegen/choose/beside.h"
 #include "backends/cuda/codegen/choose/implementations.h"
 #include "backends/cuda/codegen/choose/launch_work.h"
 #include "backends/cuda/codegen/choose/parts.h"
-#include "backends/cuda/codegen/products/columns.h"
-#include "backends/cuda/codegen/products/pair.h"
 #include "backends/cuda/codegen/products/patch.h"
 #include "backends/cuda/codegen/stream/launch.h"
 #include "backends/cuda/target_compile.h"
@@ -47,33 +44,42 @@ class Planner {
           std::vector<std::string>& notes)
       : p_(program), architectures_(architectures), features_(features), notes_(notes) {}
 
-  void run() {
-    launch(p_.recipes);
+  void run(const ProgramPlans& plans) {
+    launch(p_.recipes, plans.recipes);
     prepared_ = true;
-    for (Method& method : p_.methods) launch(method);
+    for (size_t m = 0; m < p_.methods.size(); ++m)
+      launch(p_.methods[m], m < plans.methods.size() ? plans.methods[m] : SequencePlans{});
     compile();
   }
 
  private:
-  void launch(Sequence& sequence) {
-    for (Launch& launch : sequence.launches) {
+  void launch(Sequence& sequence, const SequencePlans& plans) {
+    for (size_t l = 0; l < sequence.launches.size(); ++l) {
+      Launch& launch = sequence.launches[l];
+      std::shared_ptr<const LaunchPlan> plan = l < plans.launches.size() ? plans.launches[l] : nullptr;
       if (launch.together) {
-        streams_.emplace_back(&launch, codegen::stream::plan_stream_launch(p_, sequence, launch));
+        if (!plan) fail(ErrorKind::internal, "cuda: a launch of a whole method has no plan");
+        const auto& stream = static_cast<const codegen::stream::StreamLaunch&>(*plan);
+        codegen::stream::fill_launch(p_, sequence, stream, launch);
+        streams_.emplace_back(&launch, stream.text.functions);
         continue;
       }
       const std::span steps = codegen::choose::steps_of(sequence, launch);
-      const codegen::choose::LaunchWork work = codegen::choose::work_of(p_, steps, features_, prepared_);
+      if (!plan) plan = codegen::choose::plan_steps(p_, steps, features_);
+      if (!plan)
+        fail(ErrorKind::internal, "cuda: {} steps from '{}' on are no group", steps.size(), step_name(p_, steps[0]));
+      const codegen::choose::LaunchWork work =
+          codegen::choose::work_of(p_, steps, static_cast<const codegen::choose::StepsPlan&>(*plan), prepared_);
       const auto [known, fresh] = kernels_.try_emplace({work.kernels, work.ahead});
       if (fresh) known->second = std::move(codegen::choose::make_ways(p_, work, features_, 1)[0]);
       launch.args = work.args;
       finish(launch, known->second, steps);
+      if (l == 0 && !plans.declined.empty()) launch.how += fmt::format("{}{}", no_stream, plans.declined);
     }
   }
 
   void finish(Launch& launch, const codegen::Made& made, std::span<const Step> steps) {
-    const std::string why = std::move(launch.how);
     set_shape(launch, made);
-    if (!why.empty()) launch.how += fmt::format("{}{}", no_stream, why);
     launch.early = true;
     for (size_t n = 0; n < made.traps.size(); ++n) {
       const Step& trapped = made.trap_steps.empty() ? steps[0] : steps[made.trap_steps[n]];
@@ -213,28 +219,39 @@ class CudaTarget : public CodegenTarget {
     return conv && conv->pixels == codegen::products::PatchConv::Pixels::lines && codegen::find_product(kernel, why);
   }
   Unfused in_parts(const Kernel& kernel) const override { return codegen::choose::find_parts(kernel, features_); }
-  size_t group(std::span<const GroupStep> steps) const override;
-  std::optional<std::string> cannot_launch_whole(const WholeMethod& method) const override {
-    return streams_ == Streams::none ? std::string()
-                                     : codegen::stream::cannot_stream(method, streams_ == Streams::fast);
+  Group group(std::span<const GroupStep> steps) const override {
+    return codegen::choose::group_steps(steps, features_);
   }
-  void plan(Program& program, std::vector<std::string>& notes) const override {
-    Planner(program, architectures_, features_, notes).run();
+  Whole launch_whole(const WholeMethod& method) const override {
+    Whole whole;
+    if (streams_ == Streams::none) return whole;
+    if (auto stream = codegen::stream::make_stream(method, {}, streams_ == Streams::fast, whole.declined))
+      return {std::make_shared<const codegen::stream::StreamLaunch>(std::move(*stream)), {}};
+    return whole;
+  }
+  void plan(Program& program, const ProgramPlans& plans, std::vector<std::string>& notes) const override {
+    Planner(program, architectures_, features_, notes).run(plans);
   }
   std::vector<LaunchWay> ways(const Program& program, const Sequence& sequence, const Launch& launch,
                               size_t most) const override {
     std::vector<LaunchWay> ways;
     if (launch.together) {
+      const WholeMethod method = codegen::stream::method_of(program, sequence, launch);
       for (const codegen::stream::StreamWay& one :
            codegen::stream::stream_ways().first(std::min(most, codegen::stream::stream_ways().size()))) {
-        LaunchWay& way = ways.emplace_back(LaunchWay{launch, {}});
-        way.text = codegen::stream::plan_stream_launch(program, sequence, way.launch, one);
+        std::string why;
+        auto stream = codegen::stream::make_stream(method, one, false, why);
+        if (!stream) return {};  // of another version
+        LaunchWay& way = ways.emplace_back(LaunchWay{launch, std::move(stream->text.functions)});
+        codegen::stream::fill_launch(program, sequence, *stream, way.launch);
       }
       return ways;
     }
-    for (codegen::Made& made : codegen::choose::make_ways(
-             program, codegen::choose::work_of(program, codegen::choose::steps_of(sequence, launch), features_, true),
-             features_, most)) {
+    const std::span steps = codegen::choose::steps_of(sequence, launch);
+    const auto plan = codegen::choose::plan_steps(program, steps, features_);
+    if (!plan) return {};  // of another version
+    for (codegen::Made& made :
+         codegen::choose::make_ways(program, codegen::choose::work_of(program, steps, *plan, true), features_, most)) {
       LaunchWay way{launch, std::move(made.functions)};
       set_shape(way.launch, made);
       // Why the method is not one launch stays.
@@ -266,40 +283,6 @@ class CudaTarget : public CodegenTarget {
   Streams streams_ = Streams::none;
   std::vector<std::shared_ptr<const CodegenTarget>> variants_;
 };
-
-// Equal products none of which has to do with what another one writes: queries, keys and values of one layer. Or what
-// is computed point by point, of any kernels.
-size_t CudaTarget::group(std::span<const GroupStep> steps) const {
-  constexpr size_t most = 4;
-  const auto apart = [](const GroupStep& a, const GroupStep& b) {
-    for (size_t i = 0; i < a.values.size(); ++i)
-      for (size_t j = 0; j < b.values.size(); ++j)
-        if ((a.kernel->args[i].written || b.kernel->args[j].written) && a.values[i] == b.values[j]) return false;
-    return true;
-  };
-  const auto joins = [&](const GroupStep& next, std::span<const GroupStep> group) {
-    return next.kernel->contraction && next.values.size() == group[0].values.size() &&
-           kernel_name(*next.kernel) == kernel_name(*group[0].kernel) &&
-           std::all_of(group.begin(), group.end(), [&](const GroupStep& step) { return apart(step, next); });
-  };
-  // A launch has one word for traps, in which the last one stays: the first of the steps that trap would be lost.
-  const auto is_beside = [&](const GroupStep& next, std::span<const GroupStep> group) {
-    return codegen::choose::can_be_beside(*next.kernel) &&
-           std::all_of(group.begin(), group.end(), [&](const GroupStep& step) {
-             return apart(step, next) && !(takes_trap(*step.kernel) && takes_trap(*next.kernel));
-           });
-  };
-  size_t count = 1;
-  if (steps.size() > 1 && steps[0].kernel->contraction && codegen::products::find_pair(steps[0], steps[1], features_))
-    return 2;
-  if (const size_t columns = codegen::products::count_columns(steps, features_); columns > 1) return columns;
-  if (codegen::choose::can_be_beside(*steps[0].kernel)) {
-    while (count < std::min(most, steps.size()) && is_beside(steps[count], steps.first(count))) ++count;
-    return count;
-  }
-  while (count < std::min(most, steps.size()) && joins(steps[count], steps.first(count))) ++count;
-  return codegen::choose::several_at_once(*steps[0].kernel) ? count : 1;
-}
 
 void CudaTarget::compile_ways(Program& program, std::span<LaunchWay> ways) const {
   // Ways of one kernel have one symbol.

@@ -211,8 +211,8 @@ class EmulatorTarget : public CodegenTarget {
     return cannot_print(group_members({&member, 1}, is_local_to_none).group, metal_dialect).value_or("");
   }
 
-  size_t group(std::span<const GroupStep> steps) const override {
-    if (!groups_) return 1;
+  Group group(std::span<const GroupStep> steps) const override {
+    if (!groups_) return {1};
     std::vector<Spelled> spelled;
     spelled.reserve(most_kernels);
     std::vector<GroupMember> members;
@@ -224,10 +224,10 @@ class EmulatorTarget : public CodegenTarget {
       members.pop_back();
       break;
     }
-    return std::max<size_t>(members.size(), 1);
+    return {std::max<size_t>(members.size(), 1)};
   }
 
-  void plan(Program& program, std::vector<std::string>&) const override { Planner(program).run(); }
+  void plan(Program& program, const ProgramPlans&, std::vector<std::string>&) const override { Planner(program).run(); }
 
  private:
   static bool is_local_to_none(int32_t) { return false; }

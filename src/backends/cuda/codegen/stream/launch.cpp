@@ -6,27 +6,11 @@
 #include <algorithm>
 
 #include "backends/cuda/codegen/stream/facts/steps.h"
-#include "backends/cuda/codegen/stream/text.h"
 #include "base/error.h"
 #include "print/print.h"
 
 namespace npusim::cuda::codegen::stream {
 namespace {
-
-// The steps as the compiler showed them when it asked.
-WholeMethod method_of(const Program& program, const Sequence& sequence, const Launch& launch) {
-  WholeMethod method;
-  for (const Buffer& b : program.buffers) {
-    const bool inside = b.kind == BufferKind::local || b.kind == BufferKind::arena;
-    const bool outside = b.kind == BufferKind::input || b.kind == BufferKind::output || b.kind == BufferKind::state;
-    method.uses.push_back(inside ? ValueUse::inside : outside ? ValueUse::outside : ValueUse::known);
-  }
-  for (int32_t s = launch.first; s < launch.first + launch.count; ++s) {
-    const Step& step = sequence.steps[static_cast<size_t>(s)];
-    method.steps.push_back({&program.kernels[static_cast<size_t>(step.kernel)], step.buffers});
-  }
-  return method;
-}
 
 // A launch per step is no slower where weights stay in the cache that all blocks see, or other products take the time.
 std::optional<std::string> gains_nothing(const WholeMethod& method, const StreamPlan& plan) {
@@ -49,47 +33,79 @@ std::optional<std::string> gains_nothing(const WholeMethod& method, const Stream
   return std::nullopt;
 }
 
+// The first argument that has the value.
+StreamLaunch::Argument place_of(const WholeMethod& method, int32_t value) {
+  for (size_t s = 0; s < method.steps.size(); ++s) {
+    const std::vector<int32_t>& values = method.steps[s].values;
+    if (const auto at = std::find(values.begin(), values.end(), value); at != values.end())
+      return {s, static_cast<size_t>(at - values.begin())};
+  }
+  fail(ErrorKind::internal, "cuda: a stream reads value {} of no step", value);
+}
+
 }  // namespace
 
-std::optional<std::string> cannot_stream(const WholeMethod& method, bool gains) {
-  std::string why = "it is one step";
-  if (method.steps.size() < 2) return why;
+std::optional<StreamLaunch> make_stream(const WholeMethod& method, const StreamWay& way, bool gains, std::string& why) {
+  why = "it is one step";
+  if (method.steps.size() < 2) return std::nullopt;
   const auto is_convolution = [](const GroupStep& step) {
     return step.kernel->contraction && step.kernel->contraction->kind == ContractionKind::conv;
   };
-  if (gains && std::any_of(method.steps.begin(), method.steps.end(), is_convolution)) return "a convolution";
+  if (gains && std::any_of(method.steps.begin(), method.steps.end(), is_convolution)) {
+    why = "a convolution";
+    return std::nullopt;
+  }
   const facts::StreamSteps steps = facts::stream_steps(method);
   const auto plan = plan_stream(steps, why);
-  if (plan && gains)
-    if (auto slower = gains_nothing(steps.method, *plan)) return slower;
-  if (plan && print_stream(steps.method, *plan, {}, why)) return std::nullopt;
-  return why;
+  if (!plan) return std::nullopt;
+  if (gains)
+    if (auto slower = gains_nothing(steps.method, *plan)) {
+      why = *slower;
+      return std::nullopt;
+    }
+  auto text = print_stream(steps.method, *plan, way, why);
+  if (!text) return std::nullopt;
+  StreamLaunch launch;
+  launch.text = std::move(*text);
+  for (const int32_t value : launch.text.values) launch.args.push_back(place_of(method, value));
+  for (size_t s = 0; s < steps.method.steps.size(); ++s) {
+    if (launch.text.first_trap[s] < 0) continue;
+    const Kernel& kernel = plan->kernels[s];
+    for (int code = 1; code <= trap_count(kernel); ++code)
+      launch.traps.push_back({steps.origin[s], trap_message(kernel, code)});
+  }
+  return launch;
 }
 
-std::string plan_stream_launch(const Program& program, const Sequence& sequence, Launch& launch, const StreamWay& way) {
-  const facts::StreamSteps steps = facts::stream_steps(method_of(program, sequence, launch));
-  std::string why;
-  const auto plan = plan_stream(steps, why);
-  auto text = plan ? print_stream(steps.method, *plan, way, why) : std::nullopt;
-  if (!text) fail(ErrorKind::internal, "cuda: what was a stream is none: {}", why);
-  launch.symbol = text->symbol;
+WholeMethod method_of(const Program& program, const Sequence& sequence, const Launch& launch) {
+  WholeMethod method;
+  for (const Buffer& b : program.buffers) {
+    const bool inside = b.kind == BufferKind::local || b.kind == BufferKind::arena;
+    const bool outside = b.kind == BufferKind::input || b.kind == BufferKind::output || b.kind == BufferKind::state;
+    method.uses.push_back(inside ? ValueUse::inside : outside ? ValueUse::outside : ValueUse::known);
+  }
+  for (int32_t s = launch.first; s < launch.first + launch.count; ++s) {
+    const Step& step = sequence.steps[static_cast<size_t>(s)];
+    method.steps.push_back({&program.kernels[static_cast<size_t>(step.kernel)], step.buffers});
+  }
+  return method;
+}
+
+void fill_launch(const Program& program, const Sequence& sequence, const StreamLaunch& stream, Launch& launch) {
+  const StreamText& text = stream.text;
+  const auto step = [&](size_t s) -> const Step& { return sequence.steps[static_cast<size_t>(launch.first) + s]; };
+  launch.symbol = text.symbol;
   launch.grid[0] = stream_grid;
   launch.block[0] = stream_block;
-  launch.shared_bytes = static_cast<uint32_t>(text->shared_bytes);
-  launch.own_bytes = static_cast<uint64_t>(text->own_bytes);
-  launch.how = text->how;
-  launch.args = text->values;
-  launch.traps.clear();
-  for (size_t s = 0; s < steps.method.steps.size(); ++s) {
-    if (text->first_trap[s] < 0) continue;
-    const Kernel& kernel = plan->kernels[s];
-    const std::string node = step_name(program, sequence.steps[static_cast<size_t>(launch.first) + steps.origin[s]]);
-    for (int code = 1; code <= trap_count(kernel); ++code)
-      launch.traps.push_back(fmt::format("node {}: {}", node, trap_message(kernel, code)));
-  }
-  if (text->traps) launch.args.push_back(trap_word);
+  launch.shared_bytes = static_cast<uint32_t>(text.shared_bytes);
+  launch.own_bytes = static_cast<uint64_t>(text.own_bytes);
+  launch.how = text.how;
+  launch.args.clear(), launch.traps.clear();
+  for (const auto& [at, position] : stream.args) launch.args.push_back(step(at).buffers[position]);
+  for (const auto& [at, message] : stream.traps)
+    launch.traps.push_back(fmt::format("node {}: {}", step_name(program, step(at)), message));
+  if (text.traps) launch.args.push_back(trap_word);
   launch.args.push_back(own_memory);
-  return std::move(text->functions);
 }
 
 }  // namespace npusim::cuda::codegen::stream
