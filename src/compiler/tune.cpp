@@ -62,33 +62,22 @@ double time_of(const Alike& one, const Method& method, const std::vector<double>
   return sum;
 }
 
-// Code that no launch names any more. Where there are several formats, each position has all of them.
+// Code that no launch names any more.
 void drop_unused_code(Variant& program) {
-  std::vector<std::pair<std::string, std::string>> formats;
-  for (const Code& code : program.code)
-    if (std::find(formats.begin(), formats.end(), std::pair{code.format, code.architecture}) == formats.end())
-      formats.emplace_back(code.format, code.architecture);
-  if (formats.empty() || program.code.size() % formats.size() != 0) return;
-  const size_t each = formats.size();
-  std::vector<int32_t> now(program.code.size() / each, -1);
+  std::vector<int32_t> now(program.code.size(), -1);
   const auto of_all = [&](const auto& visit) {
     for (Launch& launch : program.recipes.launches) visit(launch);
     for (Method& method : program.methods)
       for (Launch& launch : method.launches) visit(launch);
   };
-  of_all([&](const Launch& launch) {
-    if (launch.code >= 0) now[static_cast<size_t>(launch.code) / each] = 0;
-  });
-  std::vector<Code> kept;
+  of_all([&](const Launch& launch) { now[static_cast<size_t>(launch.code)] = 0; });
+  std::vector<CodeSet> kept;
   for (size_t n = 0; n < now.size(); ++n) {
     if (now[n] < 0) continue;
     now[n] = static_cast<int32_t>(kept.size());
-    for (size_t i = 0; i < each; ++i) kept.push_back(std::move(program.code[n * each + i]));
+    kept.push_back(std::move(program.code[n]));
   }
-  of_all([&](Launch& launch) {
-    if (launch.code >= 0)
-      launch.code = now[static_cast<size_t>(launch.code) / each] + launch.code % static_cast<int32_t>(each);
-  });
+  of_all([&](Launch& launch) { launch.code = now[static_cast<size_t>(launch.code)]; });
   program.code = std::move(kept);
 }
 
@@ -100,7 +89,10 @@ bool is_same_code(const Code& a, const Code& b) {
 Program put_back(const Program& program, const Program& taken, const Variant& tuned) {
   Program whole = program;
   const auto is_taken = [&](const Variant& one) {
-    return std::equal(one.code.begin(), one.code.end(), taken.code.begin(), taken.code.end(), is_same_code);
+    const auto is_same = [](const CodeSet& a, const CodeSet& b) {
+      return std::equal(a.begin(), a.end(), b.begin(), b.end(), is_same_code);
+    };
+    return std::equal(one.code.begin(), one.code.end(), taken.code.begin(), taken.code.end(), is_same);
   };
   const auto variant = std::find_if(whole.variants.begin(), whole.variants.end(), is_taken);
   (variant == whole.variants.end() ? static_cast<Variant&>(whole) : *variant) = tuned;

@@ -171,8 +171,9 @@ std::string methods_text(const Program& program) {
 
 std::string codes_text(const Variant& variant) {
   std::string text;
-  for (const Code& code : variant.code)
-    text += fmt::format("code       {} {} {}\n", code.format, code.architecture, readable(code.bytes.size()));
+  for (const CodeSet& set : variant.code)
+    for (const Code& code : set)
+      text += fmt::format("code       {} {} {}\n", code.format, code.architecture, readable(code.bytes.size()));
   return text;
 }
 
@@ -278,8 +279,10 @@ Json config_json(const TargetConfig& c) {
 
 Json codes_json(const Variant& variant) {
   Json list = Json::array();
-  for (const Code& code : variant.code)
-    list.push_back({{"format", code.format}, {"architecture", code.architecture}, {"bytes", code.bytes.size()}});
+  for (size_t n = 0; n < variant.code.size(); ++n)
+    for (const Code& code : variant.code[n])
+      list.push_back(
+          {{"set", n}, {"format", code.format}, {"architecture", code.architecture}, {"bytes", code.bytes.size()}});
   return list;
 }
 

@@ -41,7 +41,10 @@ class StepsText {
 
   std::string run() {
     if (!p_.recipes.steps.empty()) sequence("recipes", p_.recipes);
-    for (const Method& method : p_.methods) sequence(fmt::format("method {}", printable(method.name)), method);
+    for (const Method& method : p_.methods)
+      sequence(fmt::format("method {}{}", printable(method.name),
+                           method.declined.empty() ? "" : "; " + shortened(method.declined)),
+               method);
     for (size_t n = 0; n < p_.variants.size(); ++n)
       text_ += fmt::format("\nvariant {}\n\n", n) + StepsText(with_variant(p_, n)).run();
     return std::move(text_);
@@ -155,7 +158,10 @@ Json steps_json(const Program& program) {
   Json report = {{"buffers", buffers_json(program)},
                  {"recipes", sequence_json(program, program.recipes)},
                  {"methods", Json::object()}};
-  for (const Method& method : program.methods) report["methods"][method.name] = sequence_json(program, method);
+  for (const Method& method : program.methods) {
+    Json& json = report["methods"][method.name] = sequence_json(program, method);
+    if (!method.declined.empty()) json["declined"] = method.declined;
+  }
   return report;
 }
 

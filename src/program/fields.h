@@ -167,7 +167,8 @@ void fields(Archive& a, S& s) {
 template <typename Archive, Like<Method> S>
 void fields(Archive& a, S& s) {
   a("name", s.name), a("inputs", s.inputs), a("outputs", s.outputs), a("steps", s.steps), a("launches", s.launches);
-  a("arenas", s.arenas), a("nodes", s.nodes), a("fusions", s.fusions), a("materialized", s.materialized);
+  a("arenas", s.arenas), a("nodes", s.nodes), a("declined", s.declined), a("fusions", s.fusions),
+      a("materialized", s.materialized);
 }
 
 template <typename Archive, Like<Code> S>

@@ -18,7 +18,7 @@
 
 namespace npusim {
 
-inline constexpr uint32_t program_version = 4;
+inline constexpr uint32_t program_version = 5;
 
 enum class BufferKind : uint8_t {
   input,     // written by the caller before a run
@@ -127,17 +127,19 @@ struct Method : Sequence {
   std::vector<Arena> arenas;        // one per device
   // What the compiler did, for describe: nodes of the IR, named fusions, views that became copies.
   int64_t nodes = 0;
+  std::string declined;  // why all its launches are not one, of a target that makes such
   std::map<std::string, int64_t> fusions;
   std::map<std::string, int64_t> materialized;
 };
 
-// What a device's own loader takes: text or a binary. Where there is code of several formats or architectures, the n-th
-// of each holds the same functions: a launch names the n-th of one, and the device takes the n-th of the one that fits.
+// What a device's own loader takes: text or a binary.
 struct Code {
   std::string format;  // "msl", "cubin", "ptx"
   std::string architecture;
   std::vector<std::byte> bytes;
 };
+// The same functions for several formats and architectures, of which a device takes the one that fits it best.
+using CodeSet = std::vector<Code>;
 
 struct ProgramDevice {
   std::string target;
@@ -157,7 +159,7 @@ struct Choice {
 struct Variant {
   std::vector<Buffer> buffers;
   std::vector<Kernel> kernels;
-  std::vector<Code> code;
+  std::vector<CodeSet> code;
   Sequence recipes;  // run once at load: weights and constants in, prepared buffers out
   std::vector<Method> methods;
   std::vector<Choice> choices = {};  // by kernel

@@ -58,6 +58,7 @@ void leave_out_code(Program& program, std::vector<std::string>& notes) {
   drop(program.recipes);
   for (Method& method : program.methods) {
     drop(method);
+    method.declined.clear();
     place_locals(program, method);
   }
   for (size_t d = 0; d < launches.size(); ++d) {

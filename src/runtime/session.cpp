@@ -24,7 +24,8 @@ void check_step(const Method& method, size_t step) {
 std::shared_ptr<const Program> variant_for(const Backend& device, std::shared_ptr<const Program> program) {
   const auto fit = [&](const Variant& variant) {
     int best = 0;
-    for (const Code& code : variant.code) best = std::max(best, device.fit(code));
+    for (const CodeSet& set : variant.code)
+      for (const Code& code : set) best = std::max(best, device.fit(code));
     return best;
   };
   size_t taken = program->variants.size();

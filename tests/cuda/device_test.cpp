@@ -175,8 +175,9 @@ TEST(CudaGpu, DamagedCodeLeavesTheProcessUsable) {
     return "none";
   };
   const auto each_cubin = [](Program& p, const std::function<void(std::vector<std::byte>&)>& change) {
-    for (Code& code : p.code)
-      if (code.format == "cubin") change(code.bytes);
+    for (CodeSet& set : p.code)
+      for (Code& code : set)
+        if (code.format == "cubin") change(code.bytes);
   };
   EXPECT_EQ(error([](Program&) {}), "none");
   for (const size_t part : {2, 3, 10}) {
@@ -189,17 +190,14 @@ TEST(CudaGpu, DamagedCodeLeavesTheProcessUsable) {
   // Another machine's ELF, and text that is no PTX.
   const std::string machine = error([&](Program& p) { each_cubin(p, [](auto& bytes) { bytes[18] = std::byte{62}; }); });
   EXPECT_NE(machine.find("does not load"), std::string::npos) << machine;
-  const auto keep_ptx = [](Program& p) { std::erase_if(p.code, [](const Code& c) { return c.format != "ptx"; }); };
-  const auto as_ptx = [&](Program& p) {
-    const size_t formats = 2;
-    for (Sequence* sequence : {static_cast<Sequence*>(&p.methods[0]), &p.recipes})
-      for (Launch& launch : sequence->launches) launch.code /= formats;
-    keep_ptx(p);
+  const auto as_ptx = [](Program& p) {
+    for (CodeSet& set : p.code) std::erase_if(set, [](const Code& c) { return c.format != "ptx"; });
   };
   EXPECT_EQ(error(as_ptx), "none");  // PTX alone is compiled by the driver
   const std::string text = error([&](Program& p) {
     as_ptx(p);
-    for (Code& code : p.code) std::memcpy(code.bytes.data(), "damaged ", 8);
+    for (CodeSet& set : p.code)
+      for (Code& code : set) std::memcpy(code.bytes.data(), "damaged ", 8);
   });
   EXPECT_NE(text.find("does not load"), std::string::npos) << text;
   EXPECT_NE(error([](Program& p) { p.methods[0].launches[0].symbol = "other"; }).find("there is no function 'other'"),
@@ -210,7 +208,8 @@ TEST(CudaGpu, DamagedCodeLeavesTheProcessUsable) {
   });
   EXPECT_NE(args.find("pointers, its launch has"), std::string::npos) << args;
   const std::string other = error([](Program& p) {
-    for (Code& code : p.code) code.architecture = code.format == "ptx" ? "compute_120" : "sm_80";
+    for (CodeSet& set : p.code)
+      for (Code& code : set) code.architecture = code.format == "ptx" ? "compute_120" : "sm_80";
   });
   EXPECT_NE(other.find("the program has no code for sm_"), std::string::npos) << other;
   run_graph(mixed, on_gpu());

@@ -79,7 +79,7 @@ Program gathers() {
   program.methods.resize(1);
   Method& method = program.methods[0];
   method.steps = {{0, {0, 1, 2}, 0, {0}}, {0, {0, 1, 2}, 0, {1}}};
-  program.code = {cubin("sm_80"), cubin("sm_90a"), ptx("compute_80")};
+  program.code = {{cubin("sm_80"), cubin("sm_90a"), ptx("compute_80")}};
   for (int step = 0; step < 2; ++step) {
     const std::string node = step == 0 ? "first" : "second";
     method.launches.push_back({step, 1, 0, "gather", {1, 1, 1}, {256, 1, 1}, {0, 1, 2, trap_word}, {}});
@@ -264,10 +264,10 @@ TEST(CudaSegment, SessionsTakeTheVariantThatFits) {
   program.methods[0].nodes = 2;
   program.methods[0].name = "main";
   program.methods[0].arenas.resize(1);
-  program.code = {cubin("sm_80"), cubin("sm_86"), ptx("compute_80")};
+  program.code = {{cubin("sm_80"), cubin("sm_86"), ptx("compute_80")}};
   program.variants = {program, program};
-  program.variants[0].code = {cubin("sm_90a"), ptx("compute_90a")};
-  program.variants[1].code = {cubin("sm_100a"), ptx("compute_100a")};
+  program.variants[0].code = {{cubin("sm_90a"), ptx("compute_90a")}};
+  program.variants[1].code = {{cubin("sm_100a"), ptx("compute_100a")}};
   EXPECT_EQ(check_program(program), std::vector<std::string>{});
   const auto shared = std::make_shared<const Program>(program);
   const auto taken = [](const std::shared_ptr<const Program>& p, const char* capability) -> std::string {
@@ -275,9 +275,9 @@ TEST(CudaSegment, SessionsTakeTheVariantThatFits) {
     std::string found;
     const std::string error = error_of(ErrorKind::bad_input, [&] {
       Session session(p, {.weights = nullptr, .devices = {cuda::open_device(0)}, .threads = 1});
-      EXPECT_EQ(session.sibling().program().code[0].architecture, session.program().code[0].architecture);
+      EXPECT_EQ(session.sibling().program().code[0][0].architecture, session.program().code[0][0].architecture);
       EXPECT_TRUE(session.program().variants.empty() || &session.program() == p.get());
-      found = session.program().code[0].architecture;
+      found = session.program().code[0][0].architecture;
     });
     return error == "none" ? found : error;
   };
@@ -292,7 +292,7 @@ TEST(CudaSegment, SessionsTakeTheVariantThatFits) {
   EXPECT_EQ(taken(shared, "75"),
             "cuda:0: the program has no code for sm_75: found cubin sm_80, cubin sm_86, ptx compute_80, cubin sm_90a, "
             "ptx compute_90a, cubin sm_100a, ptx compute_100a; compile with --target cuda:sm_75");
-  program.variants[0].code[0].bytes.resize(40);
+  program.variants[0].code[0][0].bytes.resize(40);
   const auto damaged = std::make_shared<const Program>(program);
   EXPECT_EQ(taken(damaged, "90"), "cuda: code 0 (cubin sm_90a) is damaged: expected a whole ELF image");
   EXPECT_EQ(taken(damaged, "80"), "sm_80");
@@ -381,21 +381,23 @@ TEST(CudaSegment, TimesEachLaunch) {
   EXPECT_EQ(calls("cuGraphInstantiate") - made, 1);
 }
 
-// The n-th code of one architecture stands for the n-th of another; equal code is loaded once.
-TEST(CudaSegment, TakesTheCodeInItsPlace) {
+// Of a set what fits best; equal code is loaded once.
+TEST(CudaSegment, TakesTheCodeOfItsSet) {
   Program program = gathers();
-  program.code = {cubin("sm_80"), cubin("sm_90a"), cubin("sm_80"), cubin("sm_90a")};
-  program.code[3].bytes.push_back(std::byte{1});
-  program.methods[0].launches[1].code = 2;
+  program.code = {{cubin("sm_80"), cubin("sm_90a")}, {cubin("sm_80"), cubin("sm_90a")}};
+  program.code[1][1].bytes.push_back(std::byte{1});
+  program.methods[0].launches[1].code = 1;
   Bench bench;
   const int before = calls("cuModuleLoadData");
   const auto segment = bench.prepare(program);
   EXPECT_EQ(calls("cuModuleLoadData") - before, 2);
   const auto again = bench.prepare(program);
   EXPECT_EQ(calls("cuModuleLoadData") - before, 2);
-  program.code.pop_back();
-  const std::string error = error_of(ErrorKind::bad_input, [&] { bench.prepare(program); });
-  EXPECT_NE(error.find("no code for sm_90: found cubin sm_80"), std::string::npos) << error;
+  program.code[1].pop_back();
+  const auto error = [&] { return error_of(ErrorKind::bad_input, [&] { bench.prepare(program); }); };
+  EXPECT_NE(error().find("no code for sm_90: found cubin sm_80;"), std::string::npos) << error();
+  program.code[1].clear();
+  EXPECT_NE(error().find("no code for sm_90: found none;"), std::string::npos) << error();
 }
 
 TEST(CudaSegment, DamagedCodeIsAnErrorAndNothingMore) {
@@ -407,29 +409,29 @@ TEST(CudaSegment, DamagedCodeIsAnErrorAndNothingMore) {
     return error_of(ErrorKind::bad_input, [&] { bench.prepare(program); });
   };
   EXPECT_EQ(error([](Program&) {}), "none");
-  const std::string torn = "cuda: code 1 (cubin sm_90a) is damaged: expected a whole ELF image";
-  EXPECT_EQ(error([](Program& p) { p.code[1].bytes.resize(40); }), torn);
-  EXPECT_EQ(error([](Program& p) { p.code[1].bytes[0] = std::byte{1}; }), torn);
-  EXPECT_EQ(error([](Program& p) { p.code[1].bytes[60] = std::byte{2}; }), torn);  // sections behind the end
+  const std::string torn = "cuda: code 0 (cubin sm_90a) is damaged: expected a whole ELF image";
+  EXPECT_EQ(error([](Program& p) { p.code[0][1].bytes.resize(40); }), torn);
+  EXPECT_EQ(error([](Program& p) { p.code[0][1].bytes[0] = std::byte{1}; }), torn);
+  EXPECT_EQ(error([](Program& p) { p.code[0][1].bytes[60] = std::byte{2}; }), torn);  // sections behind the end
   EXPECT_EQ(error([](Program& p) {
-              p.code = {ptx("compute_80")};
-              p.code[0].bytes[3] = std::byte{0};
+              p.code = {{ptx("compute_80")}};
+              p.code[0][0].bytes[3] = std::byte{0};
             }),
             "cuda: code 0 (ptx compute_80) is damaged: expected text, found a zero");
   EXPECT_EQ(error([](Program& p) {
-              for (Code& code : p.code) code.format = "msl";
+              for (Code& code : p.code[0]) code.format = "msl";
             }).substr(0, 58),
             "cuda:0: the program has no code for sm_90: found msl sm_80");
   EXPECT_EQ(error([](Program& p) { p.methods[0].launches.clear(); }),
             "cuda: the program was not compiled for this device: it has no launches for it");
   {
     const Setting missing("FAKE_MISSING", "gather");
-    EXPECT_EQ(error([](Program&) {}), "cuda: there is no function 'gather' in code 1 (cubin sm_90a)");
+    EXPECT_EQ(error([](Program&) {}), "cuda: there is no function 'gather' in code 0 (cubin sm_90a)");
   }
   {
     const Setting load("FAKE_LOAD", "200");
-    EXPECT_EQ(error([](Program& p) { p.code[1].bytes.push_back(std::byte{7}); }),
-              "cuda:0: code 1 (cubin sm_90a) does not load: cuModuleLoadData: CUDA_ERROR_INVALID_IMAGE (200), as the "
+    EXPECT_EQ(error([](Program& p) { p.code[0][1].bytes.push_back(std::byte{7}); }),
+              "cuda:0: code 0 (cubin sm_90a) does not load: cuModuleLoadData: CUDA_ERROR_INVALID_IMAGE (200), as the "
               "fake says");
   }
   EXPECT_EQ(error([](Program& p) {

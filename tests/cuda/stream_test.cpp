@@ -26,7 +26,7 @@ class TextTarget : public CodegenTarget {
     return whole;
   }
   void plan(Program& program, const ProgramPlans& plans, std::vector<std::string>&) const override {
-    program.code.push_back({"cubin", "sm_90a", std::vector<std::byte>(1)});
+    program.code.push_back({{"cubin", "sm_90a", std::vector<std::byte>(1)}});
     const auto fill = [&](Sequence& sequence, const SequencePlans& of) {
       for (size_t l = 0; l < sequence.launches.size(); ++l) {
         Launch& launch = sequence.launches[l];

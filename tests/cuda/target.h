@@ -51,15 +51,14 @@ class CudaTarget : public CliTest {
 // A launch for each step or several, whose function is in the code that it names and in that of every other
 // architecture.
 inline void check_launches(const Program& program, size_t formats) {
-  ASSERT_EQ(program.code.size() % formats, 0U);
   const auto check = [&](const Sequence& sequence) {
     int32_t launched = 0;
     for (const Launch& launch : sequence.launches) {
       ASSERT_EQ(launch.first, launched);
       launched += launch.count;
-      EXPECT_EQ(static_cast<size_t>(launch.code) % formats, 0U);
-      for (size_t i = 0; i < formats; ++i) {
-        const Code& code = program.code[static_cast<size_t>(launch.code) + i];
+      const CodeSet& set = program.code[static_cast<size_t>(launch.code)];
+      ASSERT_EQ(set.size(), formats);
+      for (const Code& code : set) {
         const std::string text(reinterpret_cast<const char*>(code.bytes.data()), code.bytes.size());
         EXPECT_NE(text.find(launch.symbol), std::string::npos) << code.format << " " << launch.symbol;
       }

@@ -86,18 +86,19 @@ TEST_F(CudaTarget, WritesCodeForEachArchitecture) {
   const auto program = digits_for("cuda:sm_80,sm_86");
   EXPECT_TRUE(program->variants.empty());
   check_launches(*program, 3);
-  for (size_t i = 0; i < program->code.size(); ++i) {
+  for (const CodeSet& set : program->code) {
+    ASSERT_EQ(set.size(), 3U);
     const char* expected[] = {"cubin sm_80", "cubin sm_86", "ptx compute_80"};
-    EXPECT_EQ(program->code[i].format + " " + program->code[i].architecture, expected[i % 3]);
-    EXPECT_EQ(text(program->code[i]).find("\177ELF"), i % 3 == 2 ? std::string::npos : 0);
-    if (i % 3 == 2) {
-      EXPECT_NE(text(program->code[i]).find(".target sm_80"), std::string::npos);
+    for (size_t i = 0; i < 3; ++i) {
+      EXPECT_EQ(set[i].format + " " + set[i].architecture, expected[i]);
+      EXPECT_EQ(text(set[i]).find("\177ELF"), i == 2 ? std::string::npos : 0);
     }
+    EXPECT_NE(text(set[2]).find(".target sm_80"), std::string::npos);
   }
   const auto one = digits_for("cuda:sm_90a");
   check_launches(*one, 2);
-  EXPECT_EQ(one->code[1].format + " " + one->code[1].architecture, "ptx compute_90a");
-  EXPECT_EQ(digits_for("cuda:sm_90a,sm_80,sm_90a")->code[0].architecture, "sm_80");
+  EXPECT_EQ(one->code[0][1].format + " " + one->code[0][1].architecture, "ptx compute_90a");
+  EXPECT_EQ(digits_for("cuda:sm_90a,sm_80,sm_90a")->code[0][0].architecture, "sm_80");
 }
 
 // sm_90a beside others is a variant: what a program for it alone is, with wgmma, and the others are as without it.
@@ -180,7 +181,7 @@ TEST_F(CudaTarget, CompilesStreams) {
   int streams = 0;
   for (const Method& method : program->methods)
     for (const Launch& launch : method.launches) {
-      const std::string code = text(program->code[static_cast<size_t>(launch.code)]);
+      const std::string code = text(program->code[static_cast<size_t>(launch.code)][0]);
       EXPECT_NE(code.find(launch.symbol), std::string::npos) << launch.symbol;
       if (!launch.together) continue;
       ++streams;
@@ -208,7 +209,8 @@ TEST_F(CudaTarget, RemembersWhatItCompiled) {
   const std::vector<std::string> architectures = {"sm_80", "sm_90a"};
   const auto make = [&] {
     std::vector<std::string> images;
-    for (const Code& code : cuda::compile_texts(texts, architectures).codes) images.push_back(text(code));
+    for (const CodeSet& set : cuda::compile_texts(texts, architectures).sets)
+      for (const Code& code : set) images.push_back(text(code));
     return images;
   };
   const std::vector<std::string> images = make();
@@ -244,7 +246,7 @@ TEST_F(CudaTarget, RemembersWhatItCompiled) {
 TEST_F(CudaTarget, WithoutACacheItCompiles) {
   setenv("XDG_CACHE_HOME", "/dev/null/no", 1);
   const Texts texts = {{{"f", "extern \"C\" __global__ void f(int* x) { *x = 1; }"}}};
-  EXPECT_EQ(cuda::compile_texts(texts, std::vector<std::string>{"sm_80"}).codes.size(), 2U);
+  EXPECT_EQ(cuda::compile_texts(texts, std::vector<std::string>{"sm_80"}).sets.at(0).size(), 2U);
 }
 
 TEST_F(CudaTarget, WhatNvrtcDoesNotTakeIsAnError) {
@@ -304,7 +306,7 @@ TEST_F(CudaTarget, LayerNormOfAConcatenation) {
 TEST_F(CudaTarget, RoundsProductsAndSumsEach) {
   const Texts texts = {
       {{"f", "extern \"C\" __global__ void f(float* x) { x[0] = x[1] * x[2] + x[3] / sqrtf(x[4]); }"}}};
-  const std::string ptx = text(cuda::compile_texts(texts, std::vector<std::string>{"sm_80"}).codes[1]);
+  const std::string ptx = text(cuda::compile_texts(texts, std::vector<std::string>{"sm_80"}).sets[0][1]);
   for (const char* instruction : {"mul.rn.f32", "add.rn.f32", "div.rn.f32", "sqrt.rn.f32"})
     EXPECT_NE(ptx.find(instruction), std::string::npos) << ptx;
   EXPECT_EQ(ptx.find("fma"), std::string::npos);

@@ -64,7 +64,7 @@ TEST_F(CudaTarget, TuningKeepsTheFastestWays) {
     EXPECT_NE(describe(tuned, false).find(c.kernel + ": " + c.how), std::string::npos);
   }
   // Nothing is carried along that no launch names.
-  for (size_t n = 0; n < tuned.code.size(); n += 2) {
+  for (size_t n = 0; n < tuned.code.size(); ++n) {
     const auto names = [&](const Sequence& sequence) {
       return std::any_of(sequence.launches.begin(), sequence.launches.end(),
                          [&](const Launch& launch) { return launch.code == static_cast<int32_t>(n); });

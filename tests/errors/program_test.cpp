@@ -417,7 +417,7 @@ TEST(ProgramCheck, FilledStates) {
 TEST(ProgramFile, VersionOneIsRefused) {
   std::string old = serialize(sample_program());
   old[7] = 1;
-  EXPECT_EQ(load_error(old), "p.npubin: expected program version 4, found 1: compile the model again");
+  EXPECT_EQ(load_error(old), "p.npubin: expected program version 5, found 1: compile the model again");
 }
 
 // The first problem: others may follow from it.

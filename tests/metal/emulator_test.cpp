@@ -99,8 +99,8 @@ TEST(EmulatorPlan, OneLibraryWithoutRepetition) {
       on_emulator());
   ASSERT_EQ(run.method().launches.size(), 3U);
   ASSERT_EQ(run.program->code.size(), 1U);
-  EXPECT_EQ(run.program->code[0].format, "msl");
-  const std::string text = text_of(run.program->code[0]);
+  EXPECT_EQ(run.program->code[0][0].format, "msl");
+  const std::string text = text_of(run.program->code[0][0]);
   EXPECT_EQ(count(text, "kernel void "), 1U);
   for (const Launch& launch : run.method().launches) EXPECT_EQ(count(text, "kernel void " + launch.symbol + "("), 1U);
 }
@@ -237,16 +237,16 @@ void set_text(Code& code, const std::string& text) {
 TEST(EmulatorDevice, DamagedCodeIsAnError) {
   EXPECT_EQ(open_error([](Program&) {}), "none");
   const std::string broken = open_error([](Program& p) {
-    std::string text = text_of(p.code[0]);
+    std::string text = text_of(p.code[0][0]);
     text.replace(text.find("kernel void"), 6, "kernal");
-    set_text(p.code[0], text);
+    set_text(p.code[0][0], text);
   });
   EXPECT_EQ(broken.substr(0, 33), "emulator: code 0 does not compile") << broken;
   EXPECT_NE(broken.find("kernal"), std::string::npos) << broken;
   EXPECT_EQ(open_error([](Program& p) { p.methods[0].launches[0].symbol = "other"; }),
             "emulator: there is no function 'other' in code 0");
-  EXPECT_EQ(open_error([](Program& p) { set_text(p.code[0], ""); }).substr(0, 30), "emulator: there is no function");
-  EXPECT_EQ(open_error([](Program& p) { p.code[0].format = "cubin"; }),
+  EXPECT_EQ(open_error([](Program& p) { set_text(p.code[0][0], ""); }).substr(0, 30), "emulator: there is no function");
+  EXPECT_EQ(open_error([](Program& p) { p.code[0][0].format = "cubin"; }),
             "emulator: expected code 0 as msl, found cubin");
   const std::string args = open_error([](Program& p) {
     std::vector<int32_t>& args = p.methods[0].launches[0].args;
@@ -264,11 +264,11 @@ TEST(EmulatorDevice, CodeThatLeavesItsMemoryIsAnError) {
   Program program = *run_graph("input %x: float32[300, 512]\n%y: float32[300, 512] = aten.exp.default(%x)\noutput %y\n",
                                on_emulator())
                          .program;
-  std::string text = text_of(program.code[0]);
+  std::string text = text_of(program.code[0][0]);
   const size_t at = text.find("if (point >= 153600)");
   ASSERT_NE(at, std::string::npos) << text;
   text.replace(at, 20, "if (point >= 900000)");
-  set_text(program.code[0], text);
+  set_text(program.code[0][0], text);
   program.methods[0].launches[0].grid[0] *= 4;
   const auto device = emulator::open_device(0);
   Session session(std::make_shared<const Program>(program), {.weights = nullptr, .devices = {device}, .threads = 1});
@@ -288,10 +288,10 @@ TEST(EmulatorDevice, CodeThatLeavesItsMemoryIsAnError) {
 TEST(EmulatorDevice, RunsWhatTheFileHolds) {
   const Program made = *run_graph(chain, on_emulator()).program;
   Program read = deserialize(serialize(made), "made");
-  std::string text = text_of(read.code[0]);
+  std::string text = text_of(read.code[0][0]);
   const size_t at = text.rfind("out0[");
   text.replace(text.find(" = ", at), 3, " = 2 * ");
-  set_text(read.code[0], text);
+  set_text(read.code[0][0], text);
   const auto run = [](const Program& program) {
     Session session(std::make_shared<const Program>(program),
                     {.weights = nullptr, .devices = {emulator::open_device(0)}, .threads = 1});

@@ -111,6 +111,8 @@ TEST(Describe, StepsAsJson) {
   EXPECT_EQ(decode["steps"][0]["origins"][0]["node"], "index_copy");
   EXPECT_EQ(decode["launches"][0]["block"][0], 32);
   EXPECT_EQ(decode["launches"][0]["args"].back(), -1);
+  EXPECT_EQ(decode["declined"], "a step of another device");
+  EXPECT_FALSE(json["methods"]["prefill"].contains("declined"));
 }
 
 TEST(Describe, Methods) {

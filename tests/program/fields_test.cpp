@@ -158,6 +158,7 @@ const std::vector<Rule> rules = {
     any("Method.launches", inner),
     sized("Method.arenas", {}),
     never("Method.nodes", {-1, 999, double{large}}),
+    any("Method.declined", shown),
     any("Method.fusions", shown),
     any("Method.materialized", shown),
     any("Code.format", "launches are code"),

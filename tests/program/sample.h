@@ -145,10 +145,9 @@ inline Program split_program() {
                          .constant = -1,
                          .device = 1});
   const std::string text = "kernel void f() {}";
-  p.code = {{"toy",
-             "",
-             {reinterpret_cast<const std::byte*>(text.data()),
-              reinterpret_cast<const std::byte*>(text.data()) + text.size()}}};
+  const auto* bytes = reinterpret_cast<const std::byte*>(text.data());
+  p.code = {{{"toy", "", {bytes, bytes + text.size()}}}};
+  p.methods[1].declined = "a step of another device";
   Method& decode = p.methods[1];
   decode.steps.pop_back();
   decode.steps.push_back({-1, {6, first}, 1, {5}});

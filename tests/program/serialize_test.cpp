@@ -22,7 +22,7 @@ TEST(Serialize, LaunchesAndDevicesAreKept) {
   EXPECT_EQ(serialize(copy), bytes);
   EXPECT_EQ(copy.devices[1].target, "toy");
   EXPECT_EQ(copy.methods[1].launches[0].args, split_program().methods[1].launches[0].args);
-  EXPECT_EQ(copy.code[0].bytes, split_program().code[0].bytes);
+  EXPECT_EQ(copy.code[0][0].bytes, split_program().code[0][0].bytes);
 }
 
 TEST(Serialize, RoundTripIsByteIdentical) {

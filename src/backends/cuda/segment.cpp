@@ -84,34 +84,27 @@ void CudaSegment::release() {
   events_.clear();
 }
 
-// The code itself or, of the other formats and architectures, the one in its place.
 const CudaSegment::LoadedCode& CudaSegment::load(const Program& program, size_t number) {
   LoadedCode& loaded = code_[number];
   if (loaded.module) return loaded;
-  const auto before = [&](size_t i) {
-    const auto same = [&](const Code& other) {
-      return other.format == program.code[i].format && other.architecture == program.code[i].architecture;
-    };
-    return std::count_if(program.code.begin(), program.code.begin() + static_cast<ptrdiff_t>(i), same);
-  };
-  size_t best = number;
-  std::string found;
-  for (size_t i = 0; i < program.code.size(); ++i) {
-    if (before(i) != before(number)) continue;
-    found += (found.empty() ? "" : ", ") + code_name(program.code[i]);
-    if (fit(program.code[i], device_.architecture()) > fit(program.code[best], device_.architecture())) best = i;
+  const Code* best = nullptr;
+  for (const Code& code : program.code[number]) {
+    const int fits = fit(code, device_.architecture());
+    if (fits > (best ? fit(*best, device_.architecture()) : 0)) best = &code;
   }
-  for (const Variant& variant : program.variants)
-    for (size_t i = 0; i < variant.code.size() && (i == 0 || code_name(variant.code[i]) != code_name(variant.code[0]));
-         ++i)
-      found += (found.empty() ? "" : ", ") + code_name(variant.code[i]);
-  const std::string mine = to_string(device_.architecture());
-  if (fit(program.code[best], device_.architecture()) == 0)
+  if (!best) {
+    std::vector<std::string> found;
+    for (const Code& code : program.code[number]) found.push_back(code_name(code));
+    for (const Variant& variant : program.variants)
+      if (!variant.code.empty())
+        for (const Code& code : variant.code[0]) found.push_back(code_name(code));
+    const std::string mine = to_string(device_.architecture());
     fail(ErrorKind::bad_input, "{}: the program has no code for sm_{}: found {}; compile with --target cuda:sm_{}",
-         device_.name(), mine, found, mine);
-  loaded.name = fmt::format("code {} ({})", best, code_name(program.code[best]));
-  loaded.module = device_.load(program.code[best], loaded.name);
-  loaded.waits = can_wait(program.code[best]);
+         device_.name(), mine, found.empty() ? "none" : fmt::format("{}", fmt::join(found, ", ")), mine);
+  }
+  loaded.name = fmt::format("code {} ({})", number, code_name(*best));
+  loaded.module = device_.load(*best, loaded.name);
+  loaded.waits = can_wait(*best);
   return loaded;
 }
 

@@ -27,8 +27,6 @@ constexpr size_t kernels_of_a_text = 8;  // on average: they are compiled by sev
 
 constexpr int least_major = 8;  // of architectures
 
-constexpr std::string_view no_stream = "; no stream: ";
-
 void set_shape(Launch& launch, const codegen::Made& made) {
   launch.symbol = made.symbol;
   launch.grid[0] = static_cast<uint32_t>(made.shape.blocks);
@@ -47,8 +45,11 @@ class Planner {
   void run(const ProgramPlans& plans) {
     launch(p_.recipes, plans.recipes);
     prepared_ = true;
-    for (size_t m = 0; m < p_.methods.size(); ++m)
-      launch(p_.methods[m], m < plans.methods.size() ? plans.methods[m] : SequencePlans{});
+    for (size_t m = 0; m < p_.methods.size(); ++m) {
+      const SequencePlans known = m < plans.methods.size() ? plans.methods[m] : SequencePlans{};
+      launch(p_.methods[m], known);
+      if (!known.declined.empty()) p_.methods[m].declined = fmt::format("no stream: {}", known.declined);
+    }
     compile();
   }
 
@@ -74,7 +75,6 @@ class Planner {
       if (fresh) known->second = std::move(codegen::choose::make_ways(p_, work, features_, 1)[0]);
       launch.args = work.args;
       finish(launch, known->second, steps);
-      if (l == 0 && !plans.declined.empty()) launch.how += fmt::format("{}{}", no_stream, plans.declined);
     }
   }
 
@@ -106,9 +106,9 @@ class Planner {
     }
     const auto before = static_cast<int32_t>(p_.code.size());
     CompiledTexts compiled = compile_texts(texts, architectures_);
-    for (Code& code : compiled.codes) p_.code.push_back(std::move(code));
+    for (CodeSet& set : compiled.sets) p_.code.push_back(std::move(set));
     for (Launch* launch : launches_) {
-      launch->code = before + compiled.first.at(launch->symbol);
+      launch->code = before + compiled.set_of.at(launch->symbol);
       if (const auto of = compiled.remarks.find(launch->symbol); of != compiled.remarks.end())
         launch->how += fmt::format("; {}", of->second);
     }
@@ -254,9 +254,6 @@ class CudaTarget : public CodegenTarget {
          codegen::choose::make_ways(program, codegen::choose::work_of(program, steps, *plan, true), features_, most)) {
       LaunchWay way{launch, std::move(made.functions)};
       set_shape(way.launch, made);
-      // Why the method is not one launch stays.
-      if (const size_t note = launch.how.find(no_stream); note != std::string::npos)
-        way.launch.how += launch.how.substr(note);
       ways.push_back(std::move(way));
     }
     return ways;
@@ -268,10 +265,11 @@ class CudaTarget : public CodegenTarget {
   }
   std::shared_ptr<const CodegenTarget> for_program(const Program& program) const override {
     Asked asked;
-    for (const Code& code : program.code)
-      if (code.format == "cubin" &&
-          std::find(asked.names.begin(), asked.names.end(), code.architecture) == asked.names.end())
-        asked.names.push_back(code.architecture);
+    for (const CodeSet& set : program.code)
+      for (const Code& code : set)
+        if (code.format == "cubin" &&
+            std::find(asked.names.begin(), asked.names.end(), code.architecture) == asked.names.end())
+          asked.names.push_back(code.architecture);
     return asked.names.empty() ? nullptr : std::make_shared<const CudaTarget>(std::move(asked));
   }
   std::vector<std::shared_ptr<const CodegenTarget>> variants() const override { return variants_; }
@@ -290,9 +288,9 @@ void CudaTarget::compile_ways(Program& program, std::span<LaunchWay> ways) const
   std::map<std::string_view, size_t> known;  // by text
   for (const LaunchWay& way : ways)
     if (known.try_emplace(way.text, texts.size()).second) texts.push_back({{way.launch.symbol, way.text}});
-  const size_t before = program.code.size(), formats = architectures_.size() + 1;
-  for (Code& code : compile_texts(texts, architectures_).codes) program.code.push_back(std::move(code));
-  for (LaunchWay& way : ways) way.launch.code = static_cast<int32_t>(before + known.at(way.text) * formats);
+  const size_t before = program.code.size();
+  for (CodeSet& set : compile_texts(texts, architectures_).sets) program.code.push_back(std::move(set));
+  for (LaunchWay& way : ways) way.launch.code = static_cast<int32_t>(before + known.at(way.text));
 }
 
 }  // namespace

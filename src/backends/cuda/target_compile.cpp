@@ -137,12 +137,13 @@ class Compilation {
     CompiledTexts made;
     for (const Unit& unit : units_) {
       for (const Source& f : unit.functions) {
-        made.first.emplace(f.symbol, static_cast<int32_t>(made.codes.size()));
+        made.set_of.emplace(f.symbol, static_cast<int32_t>(made.sets.size()));
         if (const std::string remark = remark_of(unit); !remark.empty()) made.remarks.emplace(f.symbol, remark);
       }
+      CodeSet& set = made.sets.emplace_back();
       for (size_t a = 0; a < architectures_.size(); ++a)
-        made.codes.push_back(code_of("cubin", architectures_[a], unit.compiled[a]->cubin));
-      made.codes.push_back(code_of("ptx", "compute_" + architectures_[0].substr(3), unit.compiled[0]->ptx));
+        set.push_back(code_of("cubin", architectures_[a], unit.compiled[a]->cubin));
+      set.push_back(code_of("ptx", "compute_" + architectures_[0].substr(3), unit.compiled[0]->ptx));
     }
     return made;
   }

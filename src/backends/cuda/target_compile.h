@@ -17,8 +17,8 @@ struct Source {
 struct CompiledTexts {
   // Of each text, or of each of its functions where NVRTC died of the text: a cubin for each architecture, and PTX for
   // the first.
-  std::vector<Code> codes;
-  std::map<std::string, int32_t> first;        // by symbol: the first of the codes that have it
+  std::vector<CodeSet> sets;
+  std::map<std::string, int32_t> set_of;       // by symbol
   std::map<std::string, std::string> remarks;  // by symbol: what NVRTC died of, and how it was compiled then
 };
 

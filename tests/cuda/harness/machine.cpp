@@ -43,8 +43,8 @@ Machine::Machine(const std::vector<cuda::Source>& functions) {
   }
   const cuda::Current current(gpu_->device.context());
   try {
-    for (const Code& code : cuda::compile_texts(texts, architectures).codes)
-      if (code.format == "cubin") gpu_->modules.push_back(gpu_->device.load(code, "printed"));
+    for (const CodeSet& set : cuda::compile_texts(texts, architectures).sets)
+      gpu_->modules.push_back(gpu_->device.load(set.at(0), "printed"));
   } catch (const std::exception& e) {
     error_ = e.what();
   }

@@ -84,10 +84,12 @@ class Binder {
     if (libraries_.size() <= number) libraries_.resize(number + 1);
     mslx::Library& library = libraries_[number];
     if (library.handle) return library;
-    const Code& code = p_.code[number];
-    if (code.format != "msl")
-      fail(ErrorKind::bad_input, "emulator: expected code {} as msl, found {}", number, code.format);
-    const std::string text(reinterpret_cast<const char*>(code.bytes.data()), code.bytes.size());
+    const CodeSet& set = p_.code[number];
+    const auto code = std::find_if(set.begin(), set.end(), [](const Code& one) { return one.format == "msl"; });
+    if (code == set.end())
+      fail(ErrorKind::bad_input, "emulator: expected code {} as msl, found {}", number,
+           set.empty() ? "none" : set[0].format);
+    const std::string text(reinterpret_cast<const char*>(code->bytes.data()), code->bytes.size());
     library = mslx::compile_cached(text, "-O1");
     if (!library.error.empty())
       fail(ErrorKind::bad_input, "emulator: code {} does not compile: {}", number, library.error);

@@ -119,7 +119,7 @@ class Planner {
     if (functions_.empty()) return;
     const std::string text = with_helpers(functions_, metal_dialect);
     const auto* bytes = reinterpret_cast<const std::byte*>(text.data());
-    p_.code.push_back({"msl", "", {bytes, bytes + text.size()}});
+    p_.code.push_back({{"msl", "", {bytes, bytes + text.size()}}});
   }
 
  private:
