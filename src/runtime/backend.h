@@ -1,5 +1,5 @@
 // The interfaces a device implements: memory, a queue of work, steps made ready. backends/null is the folder to copy,
-// and tests/backends/conformance says whether a device does what is written here.
+// and tests/conformance says whether a device does what is written here.
 #pragma once
 #include <cstdint>
 #include <memory>
