@@ -37,7 +37,7 @@ const std::vector<Line>& all_lines() {
     std::vector<Line> result;
     for (const char* top : {"src", "include"})
       for (const auto& entry : fs::recursive_directory_iterator(root / top))
-        if (entry.is_regular_file() && (entry.path().extension() == ".cpp" || entry.path().extension() == ".h"))
+        if (const auto kind = entry.path().extension(); kind == ".cpp" || kind == ".h" || kind == ".cuh")
           for (Line& line : read_lines(entry.path())) result.push_back(std::move(line));
     return result;
   }();
@@ -63,7 +63,8 @@ const std::map<std::string, std::set<std::string>> may_see = {
     {"kernel", {"base", "kernel/facts"}},
     {"kernel/facts", {"base", "kernel/kernel.h"}},
     {"kernel/fuse", {"base", "kernel", "kernel/facts"}},
-    {"print", {"base", "kernel", "kernel/facts"}},
+    {"print", {"base", "kernel", "kernel/facts", "print/cuda"}},
+    {"print/cuda", {}},
     {"ops", {"base", "kernel", "kernel/facts"}},
     {"aten", {"base", "kernel", "npusim/aten.h"}},
     {"aten/torch", {"aten/plugin.h"}},
@@ -97,8 +98,8 @@ const std::set<std::string> device_half_may_see = {"base", "kernel", "kernel/fac
 const std::map<std::string, std::vector<std::string>> rooms = {
     {"cpu", {"order", "fourier", "loops", "product", "window", "attention"}},
     {"cuda",
-     {"codegen", "codegen/products", "codegen/attention", "codegen/rows", "codegen/choose", "codegen/stream/facts",
-      "codegen/stream/attention", "codegen/stream", "helper"}}};
+     {"codegen", "codegen/device", "codegen/products", "codegen/attention", "codegen/rows", "codegen/choose",
+      "codegen/stream/facts", "codegen/stream/attention", "codegen/stream", "helper"}}};
 
 std::set<std::string> backends() {
   std::set<std::string> names;

@@ -1,10 +1,13 @@
-// Written for slots of `slot_bytes` bytes; the numbers are those of product.h.
-#include "backends/cuda/codegen/stream/machine.h"
+// The ring of pieces, the barrier of all blocks, and tensor cores on a piece: with it every method that is one launch
+// begins. Written for slots of `slot_bytes` bytes; the numbers are those of stream/facts/product.h.
+#pragma once
+#include "backends/cuda/codegen/device/blocks.cuh"
+#include "backends/cuda/codegen/device/constants.cuh"
+#include "backends/cuda/codegen/device/mbarrier.cuh"
+#include "backends/cuda/codegen/device/mma.cuh"
 
-namespace npusim::cuda::codegen::stream {
+// ---- machine
 
-std::string_view stream_machine() {
-  return R"(
 // Pieces of matrices in the order of their use: `full`, two of each, when the one and the other half of its lines have
 // come, `empty` when all warps are done with it.
 struct Ring {
@@ -402,7 +405,3 @@ __device__ __forceinline__ void meet_all(Meeting& m) {
   }
   meet_block();
 }
-)";
-}
-
-}  // namespace npusim::cuda::codegen::stream

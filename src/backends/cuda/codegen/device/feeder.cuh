@@ -1,10 +1,9 @@
 // What the warps that serve a block do for the ring: one lists what it will ask for, one thread of another asks.
-#include "backends/cuda/codegen/stream/machine.h"
+#pragma once
+#include "backends/cuda/codegen/device/machine.cuh"
 
-namespace npusim::cuda::codegen::stream {
+// ---- feeder
 
-std::string_view stream_feeder() {
-  return R"(
 // What a block will ask for, in lists of up to `list_length` pieces, of which some are made while another is gone
 // through. Of a piece: its place in memory; the bytes of its two halves, of up to four lines each, and whether it is the last of
 // its list; where lines do not lie one behind the other, how far apart they are and their bytes, in words of 16 bytes.
@@ -214,7 +213,3 @@ __device__ __forceinline__ void feed(const Ring& ring, Lists l) {
     advance(l);
   }
 }
-)";
-}
-
-}  // namespace npusim::cuda::codegen::stream
