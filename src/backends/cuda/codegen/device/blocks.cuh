@@ -35,7 +35,8 @@ __device__ __forceinline__ void count_hint(unsigned long long* counter) {
 // ---- write_whole
 // 16 bytes at once, so that who reads some of them has all, and in no order with other memory.
 __device__ __forceinline__ void write_whole(uint4* to, const uint4 word) {
-  const unsigned long long low = word.x | (unsigned long long)word.y << 32, high = word.z | (unsigned long long)word.w << 32;
+  const unsigned long long low = word.x | (unsigned long long)word.y << 32,
+                           high = word.z | (unsigned long long)word.w << 32;
   asm volatile("{\n.reg .b128 q;\nmov.b128 q, {%1, %2};\nst.relaxed.gpu.global.b128 [%0], q;\n}" ::"l"(to), "l"(low),
                "l"(high)
                : "memory");

@@ -4,10 +4,12 @@
 // ---- mbarrier_start
 // What a method that is one launch needs, of sm_90: barriers in shared memory, on which copies arrive.
 __device__ __forceinline__ void mbarrier_start(unsigned long long* at, unsigned count) {
-  asm volatile("mbarrier.init.shared.b64 [%0], %1;\n"
-               "fence.mbarrier_init.release.cluster;\n"
-               "fence.proxy.async.shared::cta;" ::"r"((unsigned)__cvta_generic_to_shared(at)), "r"(count)
-               : "memory");
+  asm volatile(
+      "mbarrier.init.shared.b64 [%0], %1;\n"
+      "fence.mbarrier_init.release.cluster;\n"
+      "fence.proxy.async.shared::cta;" ::"r"((unsigned)__cvta_generic_to_shared(at)),
+      "r"(count)
+      : "memory");
 }
 
 // ---- mbarrier_arrive
@@ -43,14 +45,16 @@ __device__ __forceinline__ void mbarrier_wait(unsigned long long* at, unsigned p
 
 // ---- mbarrier_wait_both
 // The same of two of one parity.
-__device__ __forceinline__ void mbarrier_wait_both(unsigned long long* one, unsigned long long* other, unsigned parity) {
+__device__ __forceinline__ void mbarrier_wait_both(unsigned long long* one, unsigned long long* other,
+                                                   unsigned parity) {
   unsigned over = 0;
   do {
-    asm volatile("{\n.reg .pred p, q;\nmbarrier.try_wait.parity.shared.b64 p, [%1], %3;\n"
-                 "mbarrier.try_wait.parity.shared.b64 q, [%2], %3;\nand.pred p, p, q;\nselp.u32 %0, 1, 0, p;\n}"
-                 : "=r"(over)
-                 : "r"((unsigned)__cvta_generic_to_shared(one)), "r"((unsigned)__cvta_generic_to_shared(other)), "r"(parity)
-                 : "memory");
+    asm volatile(
+        "{\n.reg .pred p, q;\nmbarrier.try_wait.parity.shared.b64 p, [%1], %3;\n"
+        "mbarrier.try_wait.parity.shared.b64 q, [%2], %3;\nand.pred p, p, q;\nselp.u32 %0, 1, 0, p;\n}"
+        : "=r"(over)
+        : "r"((unsigned)__cvta_generic_to_shared(one)), "r"((unsigned)__cvta_generic_to_shared(other)), "r"(parity)
+        : "memory");
   } while (!over);
 }
 
@@ -77,8 +81,8 @@ __device__ __forceinline__ void copy_bulk_once(void* to, const void* from, unsig
   unsigned long long first;
   asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(first));
   asm volatile(
-      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;" ::"r"(
-          (unsigned)__cvta_generic_to_shared(to)),
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;" ::
+          "r"((unsigned)__cvta_generic_to_shared(to)),
       "l"(from), "r"(bytes), "r"((unsigned)__cvta_generic_to_shared(at)), "l"(first)
       : "memory");
 }

@@ -66,3 +66,11 @@ template <int then>
 __device__ __forceinline__ void give_registers() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(then));
 }
+
+// ---- max_halves
+// The larger ones of the lower and of the upper halves (sm_90).
+__device__ __forceinline__ unsigned max_halves(unsigned a, unsigned b) {
+  unsigned larger;
+  asm("max.u16x2 %0, %1, %2;" : "=r"(larger) : "r"(a), "r"(b));
+  return larger;
+}
