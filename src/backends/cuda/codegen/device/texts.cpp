@@ -31,5 +31,6 @@ const Dialect& device_dialect() {
 
 std::string_view stream_machine() { return machine[0].text; }
 std::string_view stream_feeder() { return feeder[0].text; }
+std::string_view stream_entry() { return entry[0].text; }
 
 }  // namespace npusim::cuda::codegen::device

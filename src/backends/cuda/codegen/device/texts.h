@@ -9,9 +9,11 @@ namespace npusim::cuda::codegen::device {
 // cuda_dialect, in which kernels are printed, with what the texts of this backend call beside: for with_helpers().
 const Dialect& device_dialect();
 
-// What every method's text begins with that is one launch: the ring of pieces, the barrier of all blocks, tensor cores
-// on a piece. Behind it, what fills the ring. Both are written for the numbers of constants.cuh.
+// Of a method that is one launch, written for the numbers of constants.cuh: the ring of pieces, the barrier of all
+// blocks and tensor cores on a piece; what fills the ring; and behind the method's own functions what a launch begins
+// with, and what the warps do that do not compute.
 std::string_view stream_machine();
 std::string_view stream_feeder();
+std::string_view stream_entry();
 
 }  // namespace npusim::cuda::codegen::device
