@@ -9,6 +9,7 @@
 #include <span>
 #include <string_view>
 
+#include "base/text_part.h"
 #include "kernel/kernel.h"
 
 namespace npusim {
@@ -24,11 +25,8 @@ struct Dialect {
     std::string_view f32, f64;
   };
   // Text that is put before the kernels when `name` occurs in them or in a later helper, instead of a shared one of
-  // that name. `$fn`, `$long`, `$ulong`,
-  // `$trap` and `$raise` stand for the fields below.
-  struct Helper {
-    std::string_view name, text;
-  };
+  // that name. `$fn`, `$long`, `$ulong`, `$trap` and `$raise` stand for the fields below.
+  using Helper = TextPart;
 
   std::string_view name;  // for refusals
   std::string_view file_extension;

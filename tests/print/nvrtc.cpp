@@ -65,16 +65,17 @@ std::filesystem::path mark_of(const std::string& source, const std::string& arch
 
 bool has_nvrtc() { return nvrtc().loaded; }
 
-Cubin compile_cuda(const std::string& source, const std::string& architecture) {
+Cubin compile_cuda(const std::string& source, const std::string& architecture, std::span<const std::string> options) {
   const Nvrtc& n = nvrtc();
   if (!n.loaded) return {{}, "no NVRTC"};
   Program program = nullptr;
   if (n.create(&program, source.c_str(), "printed.cu", 0, nullptr, nullptr)) return {{}, "nvrtcCreateProgram failed"};
   const std::string option = "--gpu-architecture=" + architecture;
-  const char* options[] = {option.c_str(), standard};
+  std::vector<const char*> all{option.c_str(), standard};
+  for (const std::string& one : options) all.push_back(one.c_str());
   Cubin result;
   size_t size = 0;
-  const int status = n.compile(program, 2, options);
+  const int status = n.compile(program, static_cast<int>(all.size()), all.data());
   n.log_size(program, &size);
   if (status || size > 1) {
     result.problem.resize(size);

@@ -12,8 +12,9 @@ struct Cubin {
 };
 
 bool has_nvrtc();
-// `architecture` as in "sm_90".
-Cubin compile_cuda(const std::string& source, const std::string& architecture);
+// `architecture` as in "sm_90"; `options` beside it and the standard.
+Cubin compile_cuda(const std::string& source, const std::string& architecture,
+                   std::span<const std::string> options = {});
 
 struct CudaCheck {
   size_t compiled = 0;                // the others compiled before

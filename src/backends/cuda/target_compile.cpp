@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "backends/cuda/architecture.h"
+#include "backends/cuda/codegen/device/texts.h"
 #include "backends/cuda/target_wire.h"
 #include "backends/cuda/target_worker.h"
 #include "base/cancel.h"
@@ -111,7 +112,7 @@ struct Unit {
       : functions(some), compiled(architectures), effort(architectures), deaths(architectures) {
     std::string all;
     for (const Source& f : functions) all += f.text;
-    source = with_helpers(all, cuda_dialect);
+    source = with_helpers(all, codegen::device::device_dialect());
   }
 };
 

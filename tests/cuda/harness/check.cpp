@@ -11,6 +11,7 @@
 #include <set>
 
 #include "backends/cuda/codegen/choose/parts.h"
+#include "backends/cuda/codegen/device/texts.h"
 #include "cuda/harness/machine.h"
 #include "kernel/evaluate.h"
 #include "print/nvrtc.h"
@@ -87,7 +88,7 @@ Case chosen(std::string name, Kernel kernel, const std::string& how) {
 }
 
 void check_nvrtc(const std::string& functions, const std::vector<std::string>& architectures) {
-  const std::vector<std::string> source{with_helpers(functions, cuda_dialect)};
+  const std::vector<std::string> source{with_helpers(functions, cuda::codegen::device::device_dialect())};
   if (functions.empty() || !has_nvrtc()) return;
   for (const std::string& problem : check_cuda(source, architectures).problems) ADD_FAILURE() << problem;
 }

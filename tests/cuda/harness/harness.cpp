@@ -13,6 +13,7 @@
 #include <set>
 #include <vector>
 
+#include "backends/cuda/codegen/device/texts.h"
 #include "print/print.h"
 
 namespace npusim {
@@ -76,94 +77,13 @@ std::string run(const std::string& command, int& status) {
 
 }  // namespace
 
+// What is written in PTX, and these, shim.h has in C++.
 const Dialect& harness_dialect() {
-  static const std::set<std::string_view> own = {"f16_to_float",
-                                                 "float_to_f16",
-                                                 "float_to_bf16",
-                                                 "nan_min",
-                                                 "nan_max",
-                                                 "copy_async",
-                                                 "copy_part",
-                                                 "commit_copies",
-                                                 "wait_copies",
-                                                 "load_matrices",
-                                                 "multiply_f16",
-                                                 "multiply_bf16",
-                                                 "INFINITY",
-                                                 "load_matrices_turned",
-                                                 "turn_matrix",
-                                                 "NAN",
-                                                 "pack_f16",
-                                                 "pack_bf16",
-                                                 "exp_near",
-                                                 "quotient",
-                                                 "begin_group",
-                                                 "commit_group",
-                                                 "wait_group",
-                                                 "show_words",
-                                                 "group_matrix",
-                                                 "multiply_group_f16_64",
-                                                 "multiply_group_f16_128",
-                                                 "multiply_group_f16_96",
-                                                 "multiply_group_f16_144",
-                                                 "multiply_group_f16_160",
-                                                 "multiply_group_f16_192",
-                                                 "multiply_group_f16_256",
-                                                 "multiply_group_bf16_64",
-                                                 "multiply_group_bf16_128",
-                                                 "multiply_group_bf16_96",
-                                                 "multiply_group_bf16_144",
-                                                 "multiply_group_bf16_160",
-                                                 "multiply_group_bf16_192",
-                                                 "multiply_group_bf16_256",
-                                                 "follow",
-                                                 "multiply_first_group_f16_64",
-                                                 "multiply_first_group_f16_128",
-                                                 "multiply_first_group_bf16_64",
-                                                 "multiply_first_group_bf16_128",
-                                                 "multiply_turned_group_f16_64",
-                                                 "multiply_turned_group_f16_128",
-                                                 "multiply_turned_group_f16_256",
-                                                 "multiply_turned_group_bf16_64",
-                                                 "multiply_turned_group_bf16_128",
-                                                 "multiply_turned_group_bf16_256",
-                                                 "group_matrix_turned",
-                                                 "hold",
-                                                 "max_halves",
-                                                 "exp2_near",
-                                                 "quotient_near",
-                                                 "take_turn",
-                                                 "give_turn",
-                                                 "meet_cluster",
-                                                 "of_piece",
-                                                 "lead",
-                                                 "behind",
-                                                 "mbarrier_start",
-                                                 "mbarrier_arrive",
-                                                 "mbarrier_arrive_times",
-                                                 "mbarrier_expect",
-                                                 "mbarrier_wait",
-                                                 "mbarrier_wait_both",
-                                                 "copy_bulk",
-                                                 "copy_bulk_once",
-                                                 "is_elected",
-                                                 "arrive_behind_copies",
-                                                 "meet_block",
-                                                 "count_in",
-                                                 "count_seen",
-                                                 "bring_nearer",
-                                                 "take_registers",
-                                                 "give_registers",
-                                                 "pause",
-                                                 "clocks",
-                                                 "write_whole",
-                                                 "read_whole",
-                                                 "count_hint",
-                                                 "hint_seen"};
+  static const std::set<std::string_view> own = {"INFINITY", "NAN", "group_matrix", "group_matrix_turned", "pause"};
   static const std::vector<Dialect::Helper> helpers = [] {
     std::vector<Dialect::Helper> kept;
-    for (const Dialect::Helper& h : cuda_dialect.helpers)
-      if (!own.contains(h.name)) kept.push_back(h);
+    for (const Dialect::Helper& h : cuda::codegen::device::device_dialect().helpers)
+      if (h.text.find("asm") == std::string_view::npos && !own.contains(h.name)) kept.push_back(h);
     return kept;
   }();
   static const Dialect dialect = [] {

@@ -1,12 +1,14 @@
-// Of four warps one feeds, one lists for it, one finds what the table names, a piece of text ahead, and one looks at
-// counters; the others go through the pieces.
+// What a method's launch is printed of: the numbers and tables that device/entry.cuh is written for, and the loop over
+// the pieces of text.
 #include "backends/cuda/codegen/stream/entry.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cassert>
+#include <utility>
 
+#include "backends/cuda/codegen/device/texts.h"
 #include "backends/cuda/codegen/stream/text.h"
 
 namespace npusim::cuda::codegen::stream {
@@ -21,6 +23,92 @@ constexpr int64_t counters_kept = 2;
 constexpr int feeder_registers = 56, registers = 224;
 static_assert((stream_block - facts::stream_threads) * feeder_registers + facts::stream_threads * registers <=
               stream_block * 168);
+
+// What device/entry.cuh is written for: numbers, and the table.
+std::string numbers(const StreamTable& table, const StreamLayout& layout, const StreamWay& way, size_t told) {
+  const auto slices = static_cast<int64_t>(table.slices.size()) / slice_numbers;
+  // The first piece of text exchanges nothing.
+  assert(slices == 0 || std::all_of(table.rows.begin() + 1, table.rows.begin() + 1 + table.rows[0],
+                                    [](int64_t place) { return place > slices_from; }));
+  const std::pair<const char*, int64_t> all[] = {
+      {"stream_threads", facts::stream_threads},
+      {"stream_warps", facts::stream_warps},
+      {"feeder_registers", feeder_registers},
+      {"registers", registers},
+      {"given_count", static_cast<int64_t>(table.values.size()) + (table.trap_count > 0) + 1},
+      {"slots", layout.slots},
+      {"most_slots", most_slots},
+      {"rows_kept", rows_kept},
+      {"counters_kept", counters_kept},
+      {"told", static_cast<int64_t>(told)},
+      {"at_kept", layout.kept},
+      {"at_scratch", layout.at_scratch},
+      {"at_rows", layout.at_rows},
+      {"at_brought", layout.at_brought},
+      {"at_slices", layout.at_slices},
+      {"at_lists", layout.at_lists},
+      {"at_barriers", layout.at_barriers},
+      {"own_from", own_from},
+      {"plain_from", plain_from},
+      {"share_from", share_from},
+      {"words_from", words_from},
+      {"slices_from", slices_from},
+      {"row_count", table.row_count},
+      {"longest_row", table.longest_row},
+      {"brought_bytes", table.brought_bytes},
+      {"matrix_count", static_cast<int64_t>(table.matrices.size()) / 3},
+      {"counter_count", static_cast<int64_t>(table.counters.size()) / 2},
+      {"slice_count", slices},
+      {"slice_numbers", slice_numbers},
+      {"late_one_in", way.late},
+      {"words_nearer", way.nearer},
+      {"lists_attentions", !table.key_kinds.empty()},
+  };
+  std::string text = "\nenum {\n";
+  for (const auto& [name, value] : all) text += fmt::format("  {} = {},\n", name, value);
+  text += "};\n// Places: numbers, positions among what is given, in the block's memory and in the launch's.\n";
+  const auto array = [&](const char* name, const std::vector<int64_t>& values) {
+    text += fmt::format("static __device__ const int {}[{}] = {{{}}};\n", name, std::max<size_t>(values.size(), 2),
+                        fmt::join(values, ", "));
+  };
+  array("table_rows", table.rows), array("table_matrices", table.matrices), array("table_brought", table.brought);
+  array("table_slices", table.slices), array("table_counters", table.counters);
+  return text;
+}
+
+std::string shapes(const StreamTable& table) {
+  Lines t;
+  t.indent = 0;
+  t.open("\n__device__ __forceinline__ void take_shape(int shape, int& lines, int& depth, const char*& matrix)");
+  t.open("switch (shape)");
+  for (const auto& [shape, id] : table.shapes)
+    t.add(fmt::format("case {}: lines = {}, depth = {}, matrix += {}; break;", id, shape[0], shape[1], shape[2]));
+  t.close();
+  t.close();
+  return t.text;
+}
+
+std::string key_kinds(const StreamTable& table, const StreamLayout& layout) {
+  Lines t;
+  t.indent = 0;
+  t.open(
+      "__device__ __forceinline__ void list_kind(const Block& block, Lists& lists, int kind, const char* keys, "
+      "const char* values)");
+  for (size_t kind = 0; kind < table.key_kinds.size(); ++kind) {
+    const KeyKind& k = table.key_kinds[kind];
+    t.open(fmt::format("if (kind == {})", kind));
+    if (k.looks > 0) t.add("mbarrier_wait(block.looked, 0);");
+    t.add(fmt::format("const Keys these = {{{}, {}, {}, {}, {}}};",
+                      k.looks > 0 ? fmt::format("block.own + {}", layout.kept + k.seen) : "nullptr", k.looks, k.batches,
+                      k.splits, k.keys));
+    t.add(fmt::format("const KeyPlaces places = {{{}LL, {}, {}LL, {}}};", k.key_batch, k.key_apart, k.value_batch,
+                      k.value_apart));
+    t.add(fmt::format("return list_keys(lists, these, places, keys + {}, values + {});", k.key_offset, k.value_offset));
+    t.close();
+  }
+  t.close();
+  return t.text;
+}
 
 }  // namespace
 
@@ -45,198 +133,36 @@ StreamEntry print_entry(const StreamTable& table, const StreamLayout& layout, co
                         const std::string& cases) {
   StreamEntry entry;
   entry.parameter = "const __grid_constant__ Given given";
-  const size_t count = table.values.size() + (table.trap_count > 0) + 1;
-  entry.tables = fmt::format("\nstruct Given {{\n  void* at[{}];\n}};\n", count);
-  const auto numbers = [&](const char* name, const std::vector<int64_t>& all) {
-    entry.tables += fmt::format("static __device__ const int {}[{}] = {{{}}};\n", name, std::max<size_t>(all.size(), 1),
-                                fmt::join(all, ", "));
-  };
-  entry.tables += "// Places: numbers, positions among what is given, in the block's memory and in the launch's.\n";
-  numbers("table_rows", table.rows), numbers("table_matrices", table.matrices);
-  numbers("table_brought", table.brought), numbers("table_slices", table.slices);
-  numbers("table_counters", table.counters);
+  entry.tables = numbers(table, layout, way, told) + fmt::format("{}\n", device::stream_entry()) + shapes(table) +
+                 key_kinds(table, layout);
   Lines t;
   t.add("extern __shared__ uint4 memory[];");
-  t.add("char* const own = (char*)memory;");
-  t.add(fmt::format("char* const shared = (char*)given.at[{}];", count - 1));
-  t.add(fmt::format("unsigned long long* const rows = (unsigned long long*)(own + {});", layout.at_rows));
-  t.add(fmt::format("unsigned long long* const full = (unsigned long long*)(own + {});", layout.at_barriers));
-  t.add(
-      fmt::format("unsigned long long *const number = full + {}, *const row_full = number + 1, *const row_empty = "
-                  "row_full + {};",
-                  3 * most_slots, rows_kept));
-  t.add("const unsigned reciprocal = gridDim.x == 1 ? 0 : 0xffffffff / gridDim.x + 1;");
-  t.add(fmt::format("Ring ring = {{own, full, full + {}, {}, 0, 0, reciprocal}};", 2 * layout.slots, layout.slots));
-  t.add(fmt::format("if (threadIdx.x < {}) mbarrier_start(&full[threadIdx.x], threadIdx.x < {} ? 1 : {});",
-                    3 * layout.slots, 2 * layout.slots, facts::stream_warps));
-  t.add(fmt::format("if (threadIdx.x < {}) mbarrier_start(&row_full[threadIdx.x], threadIdx.x < {} ? 1 : {});",
-                    2 * rows_kept, rows_kept, facts::stream_warps));
-  t.add(
-      fmt::format("if (threadIdx.x < {}) mbarrier_start(&row_empty[{} + threadIdx.x], 1);", 2 * list_count, rows_kept));
-  t.add(fmt::format("unsigned long long* const counter_seen = row_empty + {};", rows_kept + 2 * list_count));
-  t.add(fmt::format("if (threadIdx.x < {}) mbarrier_start(&counter_seen[threadIdx.x], threadIdx.x < {} ? 1 : {});",
-                    2 * counters_kept, counters_kept, facts::stream_warps));
-  t.add(fmt::format("Counters counters = {{counter_seen, counter_seen + {0}, {0}, 0, 0}};", counters_kept));
-  if (told > 0) {
-    t.add(fmt::format("unsigned long long* const looked = counter_seen + {};", 2 * counters_kept));
-    t.add(fmt::format("if (threadIdx.x == 0) mbarrier_start(looked, {});", told * facts::stream_warps));
-  }
-  t.add("__syncthreads();");
-  t.open(fmt::format("if (threadIdx.x >= {})", facts::stream_threads));
-  t.add(fmt::format("take_registers<{}>();", feeder_registers));
-  t.open(fmt::format("if (threadIdx.x >= {})", facts::stream_threads + 96));
-  const size_t counters = table.counters.size() / 2;
-  if (counters > 0) {
-    t.add("if (!is_elected()) return;");
-    t.add("const unsigned long long turn = launch_number(shared);");
-    t.add("int place = table_counters[0], late = table_counters[1];  // of the next one");
-    t.add("#pragma unroll 1");
-    t.open(fmt::format("for (int n = 1; n <= {}; ++n)", counters));
-    t.add(fmt::format("const char* const counter = shared + (place - {});", own_from));
-    t.add(fmt::format("const unsigned some = {};",
-                      way.late == 0 ? "0" : fmt::format("late ? gridDim.x / {} : 0", way.late)));
-    t.add(fmt::format("if (n < {}) place = table_counters[2 * n], late = table_counters[2 * n + 1];", counters));
-    t.add("look_at(counters, counter, turn, some);");
-    t.close();
-  }
-  t.add("return;");
-  t.close();
-  t.add(fmt::format("Lists lists = {{(uint4*)(own + {}), row_empty + {}, row_empty + {}, 0, 0}};", layout.at_lists,
-                    rows_kept, rows_kept + list_count));
-  t.open(fmt::format("if (threadIdx.x < {})", facts::stream_threads + 32));
-  t.add("if (is_elected()) feed(ring, lists);");
-  t.add("return;");
-  t.close();
-  t.add("const int lane = threadIdx.x % 32;");
-  t.open("const auto memory_at = [&](const int place)");
-  t.add("if (place < 0) return (char*)given.at[-1 - place];");
-  t.add(fmt::format("return place < {0} ? own + {1} + place : shared + (place - {0});", own_from, layout.kept));
-  t.close(";");
-  const size_t slices = table.slices.size() / slice_numbers;
-  if (slices > 0)
-    t.add(fmt::format("unsigned long long* const slices = (unsigned long long*)(own + {});", layout.at_slices));
-  t.open("const auto found = [&](const int place)");
-  if (slices > 0) t.add(fmt::format("if (place <= {0}) return slices[{0} - place];", slices_from));
-  t.add(fmt::format("if (place <= {0}) return (unsigned long long)({0} - place);", plain_from));
-  t.add(fmt::format(
-      "if (place >= {0}) return words_of((place - {0}) / 16, place / 2 % 8, place % 2 ? 3 : 6, reciprocal);",
-      words_from));
-  t.add(fmt::format("if (place >= {0}) return share_of((place - {0}) / 8, place % 8, reciprocal);", share_from));
-  t.add("return (unsigned long long)memory_at(place);");
-  t.close(";");
-  t.open(fmt::format("if (threadIdx.x >= {})", facts::stream_threads + 64));
-  t.add("int slot = 0, i = 0, brought = 0;");
-  t.add("unsigned phase = 0;");
-  t.add("// Of the next row how many places it has, and of what comes with it: on their way while one is found.");
-  t.add("int length = table_rows[0], count = table_brought[0];");
-  t.add("#pragma unroll 1");
-  t.open(fmt::format("for (int n = 0; n < {}; ++n)", table.row_count));
-  t.add("const int places = length, values = count, *const numbers = table_brought + brought + 1 + 4 * lane;");
-  t.add(fmt::format("unsigned long long* const row = rows + slot * {};", table.longest_row));
-  t.add("const int first = i + 1;");
-  t.add("i = first + places, brought += 1 + 4 * values;");
-  t.add("mbarrier_wait(&row_empty[slot], phase ^ 1);");
-  t.open("for (int k = lane; k < places; k += 32)");
-  t.add("const int place = table_rows[first + k];  // of words: their memory is two places before");
-  t.add("const unsigned long long value = row[k] = found(place);");
-  if (way.nearer)
-    t.add(fmt::format("if (place >= {}) bring_words(memory_at(table_rows[first + k - 2]), (int)value);", words_from));
-  t.close();
-  t.add(fmt::format("if (n + 1 < {}) length = table_rows[i], count = table_brought[brought];", table.row_count));
-  t.add("__syncwarp();");
-  t.add("const char* const from = lane < values ? memory_at(table_rows[first + numbers[0]]) : nullptr;");
-  t.add(fmt::format("bring(own + {} + slot * {}, row, numbers, from, values, reciprocal);", layout.at_brought,
-                    table.brought_bytes));
-  t.add("__syncwarp();");
-  t.add("if (lane == 0) mbarrier_arrive(&row_full[slot]);");
-  t.add(fmt::format("advance(slot, phase, {});", rows_kept));
-  if (slices > 0) {
-    // The first piece of text exchanges nothing.
-    assert(std::all_of(table.rows.begin() + 1, table.rows.begin() + 1 + table.rows[0],
-                       [](int64_t place) { return place > slices_from; }));
-    t.add("// The first row needs none, and must be there soon; those behind it need the same all the time.");
-    t.open("if (n == 0)");
-    t.add("#pragma unroll 1");
-    t.add(fmt::format(
-        "for (int k = lane; k < {}; k += 32) slices[k] = words_of_batch(table_slices + {} * k, reciprocal);", slices,
-        slice_numbers));
-    t.add("__syncwarp();");
-    t.close();
-  }
-  t.close();
-  t.add("return;");
-  t.close();
-  t.add("// A lane each has of the next ones, what of them is the block's; those behind them are on their way.");
-  const size_t matrices = table.matrices.size() / 3;
-  t.add("int place = 0, shape = 0, other = 0;");
-  t.add("bool behind_keys = false;");
-  const std::string ask =
-      "place = table_matrices[3 * {0}], shape = table_matrices[3 * {0} + 1], other = table_matrices[3 * {0} + 2];";
-  t.add(fmt::format("if (lane < {}) ", matrices) + fmt::format(fmt::runtime(ask), "lane"));
-  t.add("#pragma unroll 1");
-  t.open(fmt::format("for (int first = 0; first < {}; first += 32)", matrices));
-  t.add("const char* mine = memory_at(place);");
-  t.add("int lines = 0, depth = 0;");
-  t.open("switch (shape)");
-  for (const auto& [shape, id] : table.shapes)
-    t.add(fmt::format("case {}: lines = {}, depth = {}, mine += {}; break;", id, shape[0], shape[1], shape[2]));
-  t.close();
-  t.open("if (lines > 0)");
-  t.add("const int line = first_line(lines, blockIdx.x, reciprocal);");
-  t.add("lines = first_line(lines, blockIdx.x + 1, reciprocal) - line, mine += 2 * (long long)line * depth;");
-  t.close();
-  t.add("else if (lines == 0) lines = -1;");
-  if (!table.key_kinds.empty()) t.add("const char* const values = memory_at(other);");
-  t.add("const int then = first + 32 + lane;");
-  t.add(fmt::format("if (then < {}) ", matrices) + fmt::format(fmt::runtime(ask), "then"));
-  t.add("#pragma unroll 1");
-  t.open(fmt::format("for (int n = 0; n < min(32, {} - first); ++n)", matrices));
-  t.add("const char* const matrix = (const char*)__shfl_sync(0xffffffffu, (unsigned long long)mine, n);");
-  t.add("const int some = __shfl_sync(0xffffffffu, lines, n), elements = __shfl_sync(0xffffffffu, depth, n);");
-  t.add("if (some >= 0)");
-  t.add("  list_pieces(lists, matrix, some, elements, behind_keys);");
-  t.add("else if (some == -1)");
-  t.add("  for (int i = lane * 128; i < elements; i += 32 * 128) bring_nearer(matrix + i);");
-  for (size_t kind = 0; kind < table.key_kinds.size(); ++kind) {
-    const KeyKind& k = table.key_kinds[kind];
-    t.open(fmt::format("else if (elements == {})", kind));
-    if (k.looks > 0) t.add("mbarrier_wait(looked, 0);");
-    t.add(fmt::format("const Keys these = {{{}, {}, {}, {}, {}}};",
-                      k.looks > 0 ? fmt::format("own + {}", layout.kept + k.seen) : "nullptr", k.looks, k.batches,
-                      k.splits, k.keys));
-    t.add(fmt::format("const KeyPlaces places = {{{}LL, {}, {}LL, {}}};", k.key_batch, k.key_apart, k.value_batch,
-                      k.value_apart));
-    t.add("const char* const beside = (const char*)__shfl_sync(0xffffffffu, (unsigned long long)values, n);");
-    t.add(fmt::format("list_keys(lists, these, places, matrix + {}, beside + {});", k.key_offset, k.value_offset));
-    t.add("behind_keys = true;");
-    t.close();
-  }
-  t.close();
-  t.close();
-  t.add("end_lists(lists);");
-  t.add("return;");
-  t.close();
-  t.add(fmt::format("give_registers<{}>();", registers));
+  t.add("const Block block = begin_block(given, memory);");
+  t.add("if (threadIdx.x >= stream_threads) return serve(block);");
+  t.add("give_registers<registers>();");
+  t.add("char *const own = block.own, *const shared = block.shared, *const scratch = own + at_scratch;");
+  if (told > 0) t.add("unsigned long long* const looked = block.looked;");
   if (table.trap_count > 0) t.add(fmt::format("int* const trap = (int*)given.at[{}];", table.values.size()));
+  t.add("Ring ring = ring_of(block);");
+  t.add("Counters counters = counters_of(block);");
   t.add("Meeting meeting = {(unsigned long long*)shared, 0};");
-  t.add(fmt::format("char* const scratch = own + {};", layout.at_scratch));
-  t.add("if (threadIdx.x == 0) *number = launch_number(shared);");
+  t.add("if (threadIdx.x == 0) *block.number = launch_number(shared);");
   t.add("meet_block();");
-  t.add("const Turn turn = {*number};");
+  t.add("const Turn turn = {*block.number};");
   t.add("int half = 0;");
   t.add("Words words = {};");
   t.add("#pragma unroll 1");
-  t.open(fmt::format("for (int n = 0; n < {}; ++n)", table.row_count));
-  t.add(fmt::format("const int slot = n % {};", rows_kept));
-  t.add(fmt::format("mbarrier_wait(&row_full[slot], n / {} % 2);", rows_kept));
-  t.add(fmt::format("void** const row = (void**)rows + slot * {};", table.longest_row));
+  t.open("for (int n = 0; n < row_count; ++n)");
+  t.add("const int slot = n % rows_kept;");
+  t.add("mbarrier_wait(&block.row_full[slot], n / rows_kept % 2);");
+  t.add("void** const row = (void**)block.rows + slot * longest_row;");
   t.add("const int text = (int)(long long)row[0];");
   t.add(fmt::format("if (text & {}) meet_all(meeting);", stage_waits));
   t.open(fmt::format("switch (text & {})", stage_waits - 1));
   t.text += cases;
   t.close();
   t.add("__syncwarp();");
-  t.add("if (threadIdx.x % 32 == 0) mbarrier_arrive(&row_empty[slot]);");
+  t.add("if (threadIdx.x % 32 == 0) mbarrier_arrive(&block.row_empty[slot]);");
   t.close();
   t.add("if (threadIdx.x == 0) count_in((unsigned long long*)shared + 16);");
   t.close();

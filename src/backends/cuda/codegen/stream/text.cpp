@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "backends/cuda/codegen/device/texts.h"
 #include "backends/cuda/codegen/stream/entry.h"
-#include "backends/cuda/codegen/stream/machine.h"
 #include "backends/cuda/codegen/stream/meetings.h"
 #include "backends/cuda/codegen/stream/text_printer.h"
 #include "base/hash.h"
@@ -38,7 +38,8 @@ std::optional<StreamText> StreamPrinter::run(std::string& why) {
   const StreamEntry entry = print_entry(table_, layout, way_, plan_.told.size(), cases_);
   out.symbol = "stream_" + hash_hex(constants() + functions_ + entry.tables + entry.body);
   out.functions =
-      constants() + std::string(stream_machine()) + std::string(stream_feeder()) + functions_ + entry.tables +
+      fmt::format("{}{}\n{}\n", constants(), device::stream_machine(), device::stream_feeder()) + functions_ +
+      entry.tables +
       fmt::format(fmt::runtime(cuda_dialect.kernel), out.symbol, entry.parameter, fmt::format("{}, 1", stream_block)) +
       entry.body;
   out.values = table_.values, out.first_trap = table_.first_trap;

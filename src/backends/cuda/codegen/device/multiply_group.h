@@ -1,10 +1,13 @@
 // The text of products by a warpgroup, for each type and width: too many registers to write them down.
 #pragma once
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
 
-namespace npusim {
+#include "base/text_part.h"
+
+namespace npusim::cuda::codegen::device {
 
 struct GroupText {
   char chars[6144] = {};
@@ -17,7 +20,12 @@ struct GroupText {
     if (n >= 10) add(n / 10);
     chars[size++] = static_cast<char>('0' + n % 10);
   }
-  constexpr std::string_view view() const { return {chars, size}; }
+  // Named as the function is.
+  constexpr TextPart part() const {
+    const std::string_view text{chars, size};
+    const size_t begin = text.find("multiply");
+    return {text.substr(begin, text.find('(') - begin), text};
+  }
 };
 
 // Where operand a is, and what becomes of the sums that were there.
@@ -31,9 +39,8 @@ constexpr GroupText group_text(int columns, std::string_view type, GroupForm for
   const int count = columns / 2;  // registers of a thread
   const bool turned = form == GroupForm::turned, first = form == GroupForm::first;
   GroupText t;
-  t.add(turned  ? "$fn void multiply_turned_group_"
-        : first ? "$fn void multiply_first_group_"
-                : "$fn void multiply_group_");
+  t.add("__device__ __forceinline__ void multiply_");
+  t.add(turned ? "turned_group_" : first ? "first_group_" : "group_");
   t.add(type), t.add("_"), t.add(columns);
   t.add(turned ? "(float (*sums)[4], const unsigned* a, const void* b, int lines)"
                : "(float (*sums)[4], const void* a, const void* b, int k)");
@@ -60,8 +67,12 @@ constexpr GroupText group_text(int columns, std::string_view type, GroupForm for
   return t;
 }
 
-// sums[j][e] += a (64 x 16) · b (columns x 16), as `multiply_group_TYPE_COLUMNS`, and the other forms.
-template <int columns, bool bf16, GroupForm form = GroupForm::adds>
+// sums[j][e] += a (64 x 16) · b (columns x 16), as `multiply_group_TYPE_COLUMNS`, and the other forms. Of a warpgroup,
+// four warps: warp w has rows 16 w to 16 w + 15. They are under way until they are waited for.
+template <int columns, bool bf16, GroupForm form>
 inline constexpr GroupText multiply_group = group_text(columns, bf16 ? "bf16" : "f16", form);
+template <GroupForm form, int... columns>
+inline constexpr std::array multiply_groups{multiply_group<columns, false, form>.part()...,
+                                            multiply_group<columns, true, form>.part()...};
 
-}  // namespace npusim
+}  // namespace npusim::cuda::codegen::device

@@ -1,10 +1,13 @@
-// Written for slots of `slot_bytes` bytes; the numbers are those of product.h.
-#include "backends/cuda/codegen/stream/machine.h"
+// The ring of pieces, the barrier of all blocks, and tensor cores on a piece: with it every method that is one launch
+// begins. Written for slots of `slot_bytes` bytes; the numbers are those of stream/facts/product.h.
+#pragma once
+#include "backends/cuda/codegen/device/blocks.cuh"
+#include "backends/cuda/codegen/device/constants.cuh"
+#include "backends/cuda/codegen/device/mbarrier.cuh"
+#include "backends/cuda/codegen/device/mma.cuh"
 
-namespace npusim::cuda::codegen::stream {
+// ---- machine
 
-std::string_view stream_machine() {
-  return R"(
 // Pieces of matrices in the order of their use: `full`, two of each, when the one and the other half of its lines have
 // come, `empty` when all warps are done with it.
 struct Ring {
@@ -25,8 +28,8 @@ __device__ __forceinline__ Ring ahead(Ring r, const int pieces) {
   return r;
 }
 
-// What of so many units is a block's: as many as every other's, or one more. The reciprocal is 2^32 / blocks rounded up,
-// and 0 for one block.
+// What of so many units is a block's: as many as every other's, or one more. The reciprocal is 2^32 / blocks rounded
+// up, and 0 for one block.
 __device__ __forceinline__ int first_unit(const int units, const int block, const unsigned reciprocal) {
   const int each = reciprocal ? (int)((unsigned long long)(unsigned)units * reciprocal >> 32) : units;
   return block * each + min(block, units - each * (int)gridDim.x);
@@ -51,8 +54,9 @@ __device__ __forceinline__ unsigned long long words_of(const int units, const in
   const int words = (most * width + each - 1) / each;
   return two_numbers(words, words * (int)gridDim.x);
 }
-// Where there are blocks for all splits of an attention, which of the words it needs that all blocks publish, those of its
-// batch: bytes to the first, and how many. `slice`: units, their width, elements of a word, batches, splits of each.
+// Where there are blocks for all splits of an attention, which of the words it needs that all blocks publish, those of
+// its batch: bytes to the first, and how many. `slice`: units, their width, elements of a word, batches, splits of
+// each.
 __device__ __forceinline__ unsigned long long words_of_batch(const int* slice, const unsigned reciprocal) {
   const int units = slice[0], width = slice[1], each = slice[2], batches = slice[3], splits = slice[4];
   const int words = ((int)first_unit(units, 1, reciprocal) * width + each - 1) / each, blocks = gridDim.x;
@@ -67,8 +71,9 @@ __device__ __forceinline__ unsigned long long words_of_batch(const int* slice, c
   const int first = block_of(batch * some), last = block_of((batch + 1) * some - 1);
   return two_numbers(first * words * 16, (last + 1 - first) * words);
 }
-// By a warp: what comes with a row of the table, a value of each of the first `count` lanes, whole or of each line of the
-// block's so many bytes, to its place in `home`. A lane has a word of 16 bytes of all, so that all are read at once.
+// By a warp: what comes with a row of the table, a value of each of the first `count` lanes, whole or of each line of
+// the block's so many bytes, to its place in `home`. A lane has a word of 16 bytes of all, so that all are read at
+// once.
 __device__ __forceinline__ void bring(char* home, unsigned long long* row, const int* numbers, const char* from,
                                       const int count, const unsigned reciprocal) {
   const int lane = threadIdx.x % 32;
@@ -107,8 +112,8 @@ __device__ __forceinline__ void bring_words(const char* memory, const int words)
   for (int at = 0; at < words * 16; at += 32) bring_nearer(mine + at);
 }
 
-// Of the chunks of keys that a split of an attention has, those that a mask does not all hide: a byte tells of each, and
-// whether it adds nothing to any of its scores; without bytes all. Of warps that take turns each `step`-th one from
+// Of the chunks of keys that a split of an attention has, those that a mask does not all hide: a byte tells of each,
+// and whether it adds nothing to any of its scores; without bytes all. Of warps that take turns each `step`-th one from
 // `first` on is theirs; of those `at` is where those begin that are not looked at yet.
 enum { chunk_shown = 1, chunk_open = 2 };
 struct Chunks {
@@ -192,8 +197,8 @@ __device__ __forceinline__ void take_piece(Ring& r, Words& words, const int part
   advance(r.slot, r.phase, r.count);
 }
 
-// What a piece is multiplied with: rows of x, two of them at once, as operand b. Of each row it has four columns, for the
-// halves of the words of even and of odd lines.
+// What a piece is multiplied with: rows of x, two of them at once, as operand b. Of each row it has four columns, for
+// the halves of the words of even and of odd lines.
 template <int rows>
 struct Rows {
   unsigned at[slot_depth / 64 / 8][(rows + 1) / 2][2][2];
@@ -217,8 +222,8 @@ __device__ __forceinline__ void take_rows(Rows<rows>& b, const char* x, const in
       }
 }
 
-// Adds the warp's share to `sums`. A word is of one line, and as operand a it stands in two rows of the product, which so
-// is of eight lines and 32 elements.
+// Adds the warp's share to `sums`. A word is of one line, and as operand a it stands in two rows of the product, which
+// so is of eight lines and 32 elements.
 template <int rows, bool half>
 __device__ __forceinline__ void multiply_piece(const Words& words, const Rows<rows>& b, float (*sums)[2][4]) {
 #pragma unroll
@@ -245,7 +250,7 @@ __device__ __forceinline__ void leave_sums(float* parts, float (*sums)[2][4]) {
   for (int group = 0; group < (rows + 1) / 2; ++group) {
     const int row = group * 2 + lane % 4 / 2;
     if (row >= rows) continue;
-    const float (&s)[2][4] = sums[group];
+    const float(&s)[2][4] = sums[group];
     parts[(warp * rows + row) * 8 + line] = (s[0][0] + s[1][0]) + (s[0][3] + s[1][3]);
   }
 }
@@ -279,8 +284,8 @@ struct Turn {
 };
 // What blocks make of a value travels in words of 16 bytes, which are written and read whole: 12 of elements, then the
 // place of the first one (16 bits), how many of them are some (4 bits), and the end of the number of the launch. Every
-// launch writes all words, so what stands there is its own or that of the one before. A block's elements are whole units
-// of `width`; behind a counter, which tells roughly how many blocks have published, each block has as many words.
+// launch writes all words, so what stands there is its own or that of the one before. A block's elements are whole
+// units of `width`; behind a counter, which tells roughly how many blocks have published, each block has as many words.
 enum { turn_mask = (1 << 12) - 1 };
 
 __device__ __forceinline__ unsigned gather_part(const unsigned* value, const int at, const int end) {
@@ -317,8 +322,8 @@ __device__ __forceinline__ void publish(const int from, const T* value, char* me
   if (thread == 0) count_hint((unsigned long long*)memory);
 }
 
-// Words of all blocks, the thread `from` the first one and each so many times 256 behind it: all are asked for before the
-// first is waited for.
+// Words of all blocks, the thread `from` the first one and each so many times 256 behind it: all are asked for before
+// the first is waited for.
 template <int turns>
 struct Taken {
   uint4 word[turns];
@@ -350,14 +355,15 @@ __device__ __forceinline__ void take(Taken<turns>& t, const int from, T* value, 
     leave_part(value, place + each / 3 * 2, end, t.word[n].z);
   }
 }
-// Of an attention each block has one split where there are blocks for all, as find_slices() says: of so many rows' threads
-// it needs those of its batch, from the first to the one behind the last.
+// Of an attention each block has one split where there are blocks for all, as find_slices() says: of so many rows'
+// threads it needs those of its batch, from the first to the one behind the last.
 __device__ __forceinline__ uint2 threads_of_batch(const int threads, const int batches, const int splits) {
   if (gridDim.x < batches * splits) return uint2{0, (unsigned)threads};
   const unsigned batch = blockIdx.x / splits, each = threads / batches;
   return batch < batches ? uint2{batch * each, batch * each + each} : uint2{0, 0};
 }
-// Whether the block has this key of all those, whose splits take chunks of 32 in turns; what is no key, some of them find.
+// Whether the block has this key of all those, whose splits take chunks of 32 in turns; what is no key, some of them
+// find.
 __device__ __forceinline__ bool has_key(const long long key, const long long keys, const int batches,
                                         const int splits) {
   if (gridDim.x < batches * splits || key < 0 || key >= keys) return true;
@@ -402,7 +408,3 @@ __device__ __forceinline__ void meet_all(Meeting& m) {
   }
   meet_block();
 }
-)";
-}
-
-}  // namespace npusim::cuda::codegen::stream

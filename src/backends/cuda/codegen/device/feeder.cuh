@@ -1,15 +1,14 @@
 // What the warps that serve a block do for the ring: one lists what it will ask for, one thread of another asks.
-#include "backends/cuda/codegen/stream/machine.h"
+#pragma once
+#include "backends/cuda/codegen/device/machine.cuh"
 
-namespace npusim::cuda::codegen::stream {
+// ---- feeder
 
-std::string_view stream_feeder() {
-  return R"(
 // What a block will ask for, in lists of up to `list_length` pieces, of which some are made while another is gone
-// through. Of a piece: its place in memory; the bytes of its two halves, of up to four lines each, and whether it is the last of
-// its list; where lines do not lie one behind the other, how far apart they are and their bytes, in words of 16 bytes.
-// Of a chunk of keys the place of its values stands in the words of bytes and of what is apart, and whether it is one of
-// several. A piece of nothing ends all.
+// through. Of a piece: its place in memory; the bytes of its two halves, of up to four lines each, and whether it is
+// the last of its list; where lines do not lie one behind the other, how far apart they are and their bytes, in words
+// of 16 bytes. Of a chunk of keys the place of its values stands in the words of bytes and of what is apart, and
+// whether it is one of several. A piece of nothing ends all.
 enum {
   half_bits = 14,
   ends_list = 1 << 2 * half_bits,
@@ -17,10 +16,10 @@ enum {
   lists_several = ends_list << 2,
   apart_bits = 20
 };
-// Where a block has several chunks, halves of them stand one behind the other, as many as a piece has room for. A run is
-// of one or two that lie together in memory: its place in the piece, its halves, all that the piece will have, and whether
-// there are more. It stands above the address of its keys, and above that of a matrix's piece whether it is the first
-// behind an attention, of whose keys the block may have none.
+// Where a block has several chunks, halves of them stand one behind the other, as many as a piece has room for. A run
+// is of one or two that lie together in memory: its place in the piece, its halves, all that the piece will have, and
+// whether there are more. It stands above the address of its keys, and above that of a matrix's piece whether it is the
+// first behind an attention, of whose keys the block may have none.
 enum { run_from = 20, run_halves = 4, run_of_piece = 6, run_more = 10, run_behind = 11 };
 struct Lists {
   uint4* at;
@@ -165,7 +164,7 @@ __device__ __forceinline__ void expect_keys(const Ring& r, const int rows) {
 // By one thread: asks for all that is listed, as far ahead as the ring has room, with few requests under way at once.
 __device__ __forceinline__ void feed(const Ring& ring, Lists l) {
   Requests q = {ring, clocks() - request_gap, request_gap};  // the first one need not wait
-  int behind_keys = 0;  // pieces to come that are
+  int behind_keys = 0;                                       // pieces to come that are
   Ring& r = q.ring;
 #pragma unroll 1
   while (true) {
@@ -196,7 +195,8 @@ __device__ __forceinline__ void feed(const Ring& ring, Lists l) {
         } else {
           expect_keys(r, chunk_keys);
           request_rows<key_bytes, key_apart, 0, false>(q, 0, to, from, chunk_keys);
-          request_rows<value_bytes, value_apart, value_pad, false>(q, 1, to + chunk_keys * key_bytes, values, chunk_keys);
+          request_rows<value_bytes, value_apart, value_pad, false>(q, 1, to + chunk_keys * key_bytes, values,
+                                                                   chunk_keys);
         }
       } else {
         request_half(q, 0, to, from, first, apart);
@@ -214,7 +214,3 @@ __device__ __forceinline__ void feed(const Ring& ring, Lists l) {
     advance(l);
   }
 }
-)";
-}
-
-}  // namespace npusim::cuda::codegen::stream
