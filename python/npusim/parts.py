@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import importlib
+import itertools
+import sys
 from pathlib import Path
 from types import ModuleType
 
 from .errors import UsageError
 
 PACKAGE = Path(__file__).parent  # whose files are npusim's own, however deep they lie
+
+
+def level_of_caller() -> int:
+    """`stacklevel` of a warning that is the caller's of npusim, for whoever asks."""
+    frame = sys._getframe(1)
+    for level in itertools.count(1):
+        if PACKAGE not in Path(frame.f_code.co_filename).parents or frame.f_back is None:
+            return level
+        frame = frame.f_back
+    raise AssertionError
 
 
 def torch_part(name: str) -> ModuleType:

@@ -25,6 +25,7 @@ from ..arrays import not_dense
 from ..errors import Error, Problem, UnsupportedError, UsageError
 from ..exported import Exported
 from ..nested import Key, Leaf
+from ..parts import level_of_caller
 from .facts.aliases import CHANGED, WEIGHTS, memory_of, overlap, place_of, shows_twice, weight_of
 from .facts.memory import with_memory
 from .facts.needed import find_needed
@@ -111,7 +112,7 @@ def export(
     with classes_told((args, given), strict):
         exported = _of_module(model, _tuple(args), given, strict, fixed)
     for note in exported.notes:
-        warnings.warn(note, stacklevel=3)
+        warnings.warn(note, stacklevel=level_of_caller())
     return exported
 
 
@@ -277,8 +278,12 @@ def _without_graph() -> Iterator[None]:
 
 def _asks_for_values(error: BaseException | None) -> bool:
     """Whether tracing ended where a Python branch, or a size, depends on values, or what it took for true of a size is not."""
+    seen: list[BaseException] = []
     while error is not None and not isinstance(error, (GuardOnDataDependentSymNode, GuessedWrong)):
+        seen.append(error)
         error = error.__cause__ or error.__context__
+        if error in seen:  # a model may make circles of them
+            return False
     return error is not None
 
 

@@ -21,6 +21,7 @@ from torch import SymBool, SymFloat, SymInt, Tensor
 
 from ...errors import Problem, UnsupportedError
 from ..facts.told import is_of_a_library, place
+from .swallowed import noted
 
 Function = Callable[..., Any]
 UNARY = (
@@ -290,7 +291,7 @@ def _text(plain: Function, name: str, kind: type) -> Function:
         if kind is not float:
             return getattr(kind, f"__{name}__")(kind(self), *form)
         what = "asks for the text of a fraction that a tensor holds: a program has none. print() of the number is fine"
-        raise UnsupportedError([Problem(place() or "the model", what)])
+        raise noted(UnsupportedError([Problem(place() or "the model", what)]))
 
     return method
 

@@ -23,12 +23,13 @@ from torch.fx.experimental.sym_node import SymNode
 from ..facts.told import is_of_a_library
 from .arithmetic import NAMED_FUNCTIONS, is_held, replaced, whole
 from .branches import AS_INT
+from .swallowed import noted, raising_swallowed
 
 Result = TypeVar("Result")
 
 
 class _Again(BaseException):
-    """Ends a trace that is to begin again: a model that catches what it raises must not go on."""
+    """Ends a trace that is to begin again."""
 
     def __init__(self, names: dict[str, Any], forms: dict[str, Any]) -> None:
         super().__init__()
@@ -96,7 +97,7 @@ def traced_with_forms(trace: Callable[[], Result], forms: Forms) -> Result:
         while True:
             try:
                 with _asking(done, forms):
-                    return trace()
+                    return raising_swallowed(trace)
             except _Again as again:
                 done.add(id(again.names))
                 forms.followed_int |= "int" in again.forms
@@ -117,10 +118,13 @@ def _asking(done: set[int], told: Forms) -> Iterator[None]:
             forms = _forms(tree, frame, told)
             called = _called_in(tree, frame.f_lineno) if tree.body else set(frame.f_code.co_names)
             if id(frame.f_globals) not in done and called & forms.keys():
-                raise _Again(frame.f_globals, forms)
+                raise noted(_Again(frame.f_globals, forms))
             token = AS_INT.set(told.follow_int and "int" in called - forms.keys())
             try:
                 return plain(self, file, line)
+            except Exception as error:
+                noted(error)
+                raise
             finally:
                 AS_INT.reset(token)
 

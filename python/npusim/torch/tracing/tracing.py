@@ -22,6 +22,7 @@ from .alike import Alike
 from .arithmetic import replaced
 from .branches import CHOOSING, places_noted
 from .packed import Packs, packs
+from .swallowed import noted
 
 
 @contextlib.contextmanager
@@ -171,7 +172,7 @@ class _Data(TorchFunctionMode):
                 x.set_(value.detach())
             else:
                 what = f"gives a {list(x.shape)} of {x.dtype} the values of a {list(value.shape)} of {value.dtype}"
-                raise UnsupportedError([Problem("'.data ='", what)])
+                raise noted(UnsupportedError([Problem("'.data ='", what)]))
 
 
 def _placed(x: torch.Tensor, index: Any) -> tuple[torch.Tensor, Any] | None:
