@@ -254,8 +254,13 @@ std::shared_ptr<const Program> recompile(const Program& program, const std::stri
   const PassContext context = context_for(program, *target, host);
   const std::vector<MethodGraph> graphs = graphs_of(program);
   auto made = std::make_shared<Program>(build(program, graphs, context, *target));
-  for (const auto& other : target->variants())
-    made->variants.push_back(adopt(*made, build(program, graphs, context, *other)));
+  // What was cut into parts for one architecture stays so: where there are as many variants, each is made of its own.
+  const auto others = target->variants();
+  const bool alike = others.size() == program.variants.size();
+  for (size_t n = 0; n < others.size(); ++n) {
+    const Program from = alike ? with_variant(program, n) : Program{};
+    made->variants.push_back(adopt(*made, build(program, alike ? graphs_of(from) : graphs, context, *others[n])));
+  }
   std::vector<std::string> problems = check_program(*made);
   if (problems.empty()) problems = check_methods_of_variant(program, *made);
   if (!problems.empty())

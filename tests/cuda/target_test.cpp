@@ -113,6 +113,16 @@ TEST_F(CudaTarget, HopperIsAVariantBesideOthers) {
   EXPECT_EQ(check_program(both), std::vector<std::string>{});
   EXPECT_EQ(serialize(deserialize(serialize(both), "both")), serialize(both));
   save_program(both, path("both.npubin"));
+  // Made again it has the same launches, of each architecture its own.
+  const auto symbols = [](const Variant& variant) {
+    std::vector<std::string> all;
+    for (const Launch& launch : variant.methods[0].launches) all.push_back(launch.symbol);
+    return all;
+  };
+  const auto again = recompile(both);
+  ASSERT_EQ(again->variants.size(), 1U);
+  EXPECT_EQ(symbols(*again), symbols(both));
+  EXPECT_EQ(symbols(again->variants[0]), symbols(both.variants[0]));
   const Program hopper = with_variant(both, 0);
   both.variants.clear();
   EXPECT_TRUE(serialize(both) == serialize(*compiled("cuda:sm_80")));
