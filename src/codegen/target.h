@@ -17,8 +17,8 @@ namespace npusim {
 struct GroupStep {
   const Kernel* kernel = nullptr;
   std::vector<int32_t> values;
-  std::vector<bool> kept =
-      {};  // by argument: steps behind the next one have to do with it, or the caller has; none: no
+  // By argument: whether steps behind the next one have to do with the value, or the caller has. None: no.
+  std::vector<bool> kept = {};
 };
 
 // What a target decided about the steps of one launch, for nobody but itself. Codegen keeps it beside the launch until

@@ -14,9 +14,9 @@ std::string IrBuilder::input(const std::string& name, const Shape& shape, const 
   return name;
 }
 
-std::string IrBuilder::weight(const std::string& name, const Shape& shape) {
+std::string IrBuilder::weight(const std::string& name, const Shape& shape, const std::string& dtype) {
   if (tensors_.contains(name)) return name;
-  tensors_[name] = {{"name", name}, {"shape", shape}, {"dtype", "float32"}};
+  tensors_[name] = {{"name", name}, {"shape", shape}, {"dtype", dtype}};
   json_["weights"].push_back(tensors_[name]);
   return name;
 }

@@ -14,7 +14,7 @@ class IrBuilder {
  public:
   using Json = nlohmann::json;
   std::string input(const std::string& name, const Shape& shape, const std::string& dtype = "float32");
-  std::string weight(const std::string& name, const Shape& shape);
+  std::string weight(const std::string& name, const Shape& shape, const std::string& dtype = "float32");
   // The result bears the node's name.
   std::string node(const std::string& name, const std::string& op, const std::vector<std::string>& inputs,
                    const Shape& shape, const Json& attrs = Json::object(), const std::string& dtype = "float32");

@@ -16,6 +16,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "compiler/compile_for.h"
+#include "compiler/ir.h"
 #include "cuda/target.h"
 #include "npusim/cancel.h"
 
@@ -99,6 +100,42 @@ TEST_F(CudaTarget, WritesCodeForEachArchitecture) {
   check_launches(*one, 2);
   EXPECT_EQ(one->code[0][1].format + " " + one->code[0][1].architecture, "ptx compute_90a");
   EXPECT_EQ(digits_for("cuda:sm_90a,sm_80,sm_90a")->code[0][0].architecture, "sm_80");
+}
+
+// Two products in one launch, of which the second has the first one's result and another value in either place of its
+// epilogue, and which is kept or not: all of them have the same two kernels.
+TEST_F(CudaTarget, PairsOfTheSameKernelsThatReadEachOtherElsewhere) {
+  constexpr int64_t rows = 512, width = 2048;
+  IrBuilder b;
+  std::string x = b.input("x", {rows, width}, "float16");
+  const std::string r = b.input("r", {rows, width}, "float16");
+  const auto make = [&](const std::string& name, const std::string& op, const std::vector<std::string>& inputs,
+                        const IrBuilder::Json& attrs = IrBuilder::Json::object()) {
+    return b.node(name, op, inputs, {rows, width}, attrs, "float16");
+  };
+  for (const bool keeps : {false, true})
+    for (const bool first : {true, false}) {
+      const std::string at = fmt::format("{}{}", keeps, first);
+      const std::string gate = make("gate" + at, "linear.default", {x, b.weight("w" + at, {width, width}, "float16")});
+      const std::string up = make("up" + at, "linear.default", {x, b.weight("v" + at, {width, width}, "float16")});
+      const std::string product = make("product" + at, "mul.Tensor", {up, first ? gate : r});
+      x = make("sum" + at, "add.Tensor", {product, first ? r : gate});
+      if (keeps) b.output(gate);
+    }
+  b.output(x);
+  CompileOptions options;
+  options.target = "cuda:sm_90a";
+  const auto program = compile({b.finish("main")}, options).program;
+  std::set<std::string> symbols;
+  std::set<std::vector<int32_t>> kernels;
+  for (const Launch& launch : program->methods[0].launches) {
+    ASSERT_EQ(launch.count, 2) << launch.how;
+    symbols.insert(launch.symbol);
+    const Step* steps = &program->methods[0].steps[static_cast<size_t>(launch.first)];
+    kernels.insert({steps[0].kernel, steps[1].kernel});
+  }
+  EXPECT_EQ(kernels.size(), 1U);
+  EXPECT_EQ(symbols.size(), 4U);
 }
 
 // sm_90a beside others is a variant: what a program for it alone is, with wgmma, and the others are as without it.

@@ -23,11 +23,17 @@
 namespace npusim::cuda {
 namespace {
 
+namespace choose = codegen::choose;
+namespace products = codegen::products;
+namespace stream = codegen::stream;
+using codegen::Features;
+using codegen::Made;
+
 constexpr size_t kernels_of_a_text = 8;  // on average: they are compiled by several threads, and remembered by text
 
 constexpr int least_major = 8;  // of architectures
 
-void set_shape(Launch& launch, const codegen::Made& made) {
+void set_shape(Launch& launch, const Made& made) {
   launch.symbol = made.symbol;
   launch.grid[0] = static_cast<uint32_t>(made.shape.blocks);
   launch.block[0] = static_cast<uint32_t>(made.shape.threads);
@@ -38,15 +44,16 @@ void set_shape(Launch& launch, const codegen::Made& made) {
 // Fills in the launches of one program.
 class Planner {
  public:
-  Planner(Program& program, const std::vector<std::string>& architectures, const codegen::Features& features,
+  Planner(Program& program, const std::vector<std::string>& architectures, const Features& features,
           std::vector<std::string>& notes)
       : p_(program), architectures_(architectures), features_(features), notes_(notes) {}
 
   void run(const ProgramPlans& plans) {
     launch(p_.recipes, plans.recipes);
     prepared_ = true;
+    const SequencePlans none;
     for (size_t m = 0; m < p_.methods.size(); ++m) {
-      const SequencePlans known = m < plans.methods.size() ? plans.methods[m] : SequencePlans{};
+      const SequencePlans& known = plans.methods.empty() ? none : plans.methods[m];
       launch(p_.methods[m], known);
       if (!known.declined.empty()) p_.methods[m].declined = fmt::format("no stream: {}", known.declined);
     }
@@ -60,25 +67,25 @@ class Planner {
       std::shared_ptr<const LaunchPlan> plan = l < plans.launches.size() ? plans.launches[l] : nullptr;
       if (launch.together) {
         if (!plan) fail(ErrorKind::internal, "cuda: a launch of a whole method has no plan");
-        const auto& stream = static_cast<const codegen::stream::StreamLaunch&>(*plan);
-        codegen::stream::fill_launch(p_, sequence, stream, launch);
-        streams_.emplace_back(&launch, stream.text.functions);
+        const auto& whole = static_cast<const stream::StreamLaunch&>(*plan);
+        stream::fill_launch(p_, sequence, whole, launch);
+        streams_.emplace_back(&launch, whole.text.functions);
         continue;
       }
-      const std::span steps = codegen::choose::steps_of(sequence, launch);
-      if (!plan) plan = codegen::choose::plan_steps(p_, steps, features_);
+      const std::span steps = choose::steps_of(sequence, launch);
+      if (!plan) plan = choose::plan_steps(p_, steps, features_);
       if (!plan)
         fail(ErrorKind::internal, "cuda: {} steps from '{}' on are no group", steps.size(), step_name(p_, steps[0]));
-      const codegen::choose::LaunchWork work =
-          codegen::choose::work_of(p_, steps, static_cast<const codegen::choose::StepsPlan&>(*plan), prepared_);
-      const auto [known, fresh] = kernels_.try_emplace({work.kernels, work.ahead});
-      if (fresh) known->second = std::move(codegen::choose::make_ways(p_, work, features_, 1)[0]);
+      const choose::LaunchWork work =
+          choose::work_of(p_, steps, static_cast<const choose::StepsPlan&>(*plan), prepared_);
+      const auto [known, fresh] = kernels_.try_emplace({work.kernels, work.given, work.ahead});
+      if (fresh) known->second = std::move(choose::make_ways(p_, work, features_, 1)[0]);
       launch.args = work.args;
       finish(launch, known->second, steps);
     }
   }
 
-  void finish(Launch& launch, const codegen::Made& made, std::span<const Step> steps) {
+  void finish(Launch& launch, const Made& made, std::span<const Step> steps) {
     set_shape(launch, made);
     launch.early = true;
     for (size_t n = 0; n < made.traps.size(); ++n) {
@@ -93,12 +100,12 @@ class Planner {
   // Kernels share a text by their content, so that a change of one leaves most texts as they were.
   void compile() {
     const size_t count = std::bit_ceil((of_symbol_.size() + kernels_of_a_text - 1) / kernels_of_a_text);
-    std::map<uint64_t, std::vector<const codegen::Made*>> chunks;
+    std::map<uint64_t, std::vector<const Made*>> chunks;
     for (const auto& [symbol, made] : of_symbol_) chunks[hash_bytes(made->functions) % count].push_back(made);
     std::vector<std::vector<Source>> texts;
     for (const auto& [number, kernels] : chunks) {
       texts.emplace_back();
-      for (const codegen::Made* made : kernels) texts.back().push_back({made->symbol, made->functions});
+      for (const Made* made : kernels) texts.back().push_back({made->symbol, made->functions});
     }
     for (const auto& [launch, functions] : streams_) {
       texts.push_back({{launch->symbol, functions}});
@@ -122,12 +129,13 @@ class Planner {
 
   Program& p_;
   const std::vector<std::string>& architectures_;
-  const codegen::Features& features_;
+  const Features& features_;
   std::vector<std::string>& notes_;
-  // By the positions of its kernels in the program, and what is ahead.
-  std::map<std::pair<std::vector<int32_t>, std::vector<bool>>, codegen::Made> kernels_;
-  bool prepared_ = false;                                  // recipes are behind
-  std::map<std::string, const codegen::Made*> of_symbol_;  // those of equal content once
+  // By the positions of its kernels in the program, which of their arguments it has, and what is ahead.
+  using Key = std::tuple<std::vector<int32_t>, std::vector<std::pair<size_t, size_t>>, std::vector<bool>>;
+  std::map<Key, Made> kernels_;
+  bool prepared_ = false;                         // recipes are behind
+  std::map<std::string, const Made*> of_symbol_;  // those of equal content once
   std::vector<Launch*> launches_;
   std::vector<std::pair<Launch*, std::string>> streams_;  // and their texts
 };
@@ -215,18 +223,16 @@ class CudaTarget : public CodegenTarget {
   }
   bool reads_as_it_lies(const Kernel& kernel) const override {
     std::string why;
-    const auto conv = codegen::products::find_patch_conv(kernel, why);
-    return conv && conv->pixels == codegen::products::PatchConv::Pixels::lines && codegen::find_product(kernel, why);
+    const auto conv = products::find_patch_conv(kernel, why);
+    return conv && conv->pixels == products::PatchConv::Pixels::lines && codegen::find_product(kernel, why);
   }
-  Unfused in_parts(const Kernel& kernel) const override { return codegen::choose::find_parts(kernel, features_); }
-  Group group(std::span<const GroupStep> steps) const override {
-    return codegen::choose::group_steps(steps, features_);
-  }
+  Unfused in_parts(const Kernel& kernel) const override { return choose::find_parts(kernel, features_); }
+  Group group(std::span<const GroupStep> steps) const override { return choose::group_steps(steps, features_); }
   Whole launch_whole(const WholeMethod& method) const override {
     Whole whole;
     if (streams_ == Streams::none) return whole;
-    if (auto stream = codegen::stream::make_stream(method, {}, streams_ == Streams::fast, whole.declined))
-      return {std::make_shared<const codegen::stream::StreamLaunch>(std::move(*stream)), {}};
+    if (auto stream = stream::make_stream(method, {}, streams_ == Streams::fast, whole.declined))
+      return {std::make_shared<const stream::StreamLaunch>(std::move(*stream)), {}};
     return whole;
   }
   void plan(Program& program, const ProgramPlans& plans, std::vector<std::string>& notes) const override {
@@ -236,22 +242,20 @@ class CudaTarget : public CodegenTarget {
                               size_t most) const override {
     std::vector<LaunchWay> ways;
     if (launch.together) {
-      const WholeMethod method = codegen::stream::method_of(program, sequence, launch);
-      for (const codegen::stream::StreamWay& one :
-           codegen::stream::stream_ways().first(std::min(most, codegen::stream::stream_ways().size()))) {
+      const WholeMethod method = stream::method_of(program, sequence, launch);
+      for (const stream::StreamWay& one : stream::stream_ways().first(std::min(most, stream::stream_ways().size()))) {
         std::string why;
-        auto stream = codegen::stream::make_stream(method, one, false, why);
+        auto stream = stream::make_stream(method, one, false, why);
         if (!stream) return {};  // of another version
         LaunchWay& way = ways.emplace_back(LaunchWay{launch, std::move(stream->text.functions)});
-        codegen::stream::fill_launch(program, sequence, *stream, way.launch);
+        stream::fill_launch(program, sequence, *stream, way.launch);
       }
       return ways;
     }
-    const std::span steps = codegen::choose::steps_of(sequence, launch);
-    const auto plan = codegen::choose::plan_steps(program, steps, features_);
+    const std::span steps = choose::steps_of(sequence, launch);
+    const auto plan = choose::plan_steps(program, steps, features_);
     if (!plan) return {};  // of another version
-    for (codegen::Made& made :
-         codegen::choose::make_ways(program, codegen::choose::work_of(program, steps, *plan, true), features_, most)) {
+    for (Made& made : choose::make_ways(program, choose::work_of(program, steps, *plan, true), features_, most)) {
       LaunchWay way{launch, std::move(made.functions)};
       set_shape(way.launch, made);
       ways.push_back(std::move(way));
@@ -277,7 +281,7 @@ class CudaTarget : public CodegenTarget {
  private:
   TargetConfig config_;
   std::vector<std::string> architectures_;
-  codegen::Features features_;
+  Features features_;
   Streams streams_ = Streams::none;
   std::vector<std::shared_ptr<const CodegenTarget>> variants_;
 };

@@ -96,11 +96,12 @@ LaunchWork work_of(const Program& program, std::span<const Step> steps, const St
   LaunchWork work;
   work.plan = &plan;
   for (const Step& one : steps) work.kernels.push_back(one.kernel);
-  if (plan.pair) {
-    for (const auto& [of, arg] : plan.pair->given) work.args.push_back(steps[of].buffers[arg]);
-  } else {
-    for (const Step& one : steps) work.args.insert(work.args.end(), one.buffers.begin(), one.buffers.end());
-  }
+  if (plan.pair)
+    work.given = plan.pair->given;
+  else
+    for (size_t of = 0; of < steps.size(); ++of)
+      for (size_t arg = 0; arg < steps[of].buffers.size(); ++arg) work.given.emplace_back(of, arg);
+  for (const auto& [of, arg] : work.given) work.args.push_back(steps[of].buffers[arg]);
   const auto is_ahead = [&](int32_t buffer) {
     const BufferKind kind = program.buffers[static_cast<size_t>(buffer)].kind;
     return kind == BufferKind::weight || kind == BufferKind::constant || (kind == BufferKind::prepared && prepared);

@@ -29,9 +29,10 @@ std::shared_ptr<const StepsPlan> plan_steps(const Program& program, std::span<co
 
 struct LaunchWork {
   const StepsPlan* plan = nullptr;
-  std::vector<int32_t> args;     // buffers
-  std::vector<int32_t> kernels;  // positions in the program
-  std::vector<bool> ahead;       // by argument, of equal kernels by that of each: in memory before the method runs
+  std::vector<int32_t> args;                     // buffers
+  std::vector<int32_t> kernels;                  // positions in the program
+  std::vector<std::pair<size_t, size_t>> given;  // by argument: of which step, and of its arguments
+  std::vector<bool> ahead;  // by argument, of equal kernels by that of each: in memory before the method runs
 };
 
 std::span<const Step> steps_of(const Sequence& sequence, const Launch& launch);
