@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import itertools
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -15,12 +14,10 @@ PACKAGE = Path(__file__).parent  # whose files are npusim's own, however deep th
 
 def level_of_caller() -> int:
     """`stacklevel` of a warning that is the caller's of npusim, for whoever asks."""
-    frame = sys._getframe(1)
-    for level in itertools.count(1):
-        if PACKAGE not in Path(frame.f_code.co_filename).parents or frame.f_back is None:
-            return level
-        frame = frame.f_back
-    raise AssertionError
+    level, frame = 1, sys._getframe(1)
+    while PACKAGE in Path(frame.f_code.co_filename).parents and frame.f_back is not None:
+        level, frame = level + 1, frame.f_back
+    return level
 
 
 def torch_part(name: str) -> ModuleType:

@@ -26,6 +26,7 @@ ASKS = {
     "clamp": "x.clamp(max=float(t))",
     "text": "float(f'{t.item():.2f}')",
 }
+FOLLOWED = ("float", "int", "float of item", "largest", "clamp")  # by every run; of the others runs may end
 TAKES = {
     "except": ["try: y = {}", "except: y = 9.0"],
     "except BaseException": ["try: y = {}", "except BaseException: y = 9.0"],
@@ -77,7 +78,7 @@ def test_the_model_takes_nothing_of_the_trace(ask: str, take: str, tmp_path: Pat
         try:
             got = torch.tensor(next(iter(session.run(x, t, k).values())))
         except npusim.Error:
-            assert i > 0, "the example's own values end the run"
+            assert i > 0 and ask not in FOLLOWED, "the run of values that the program has to follow"
             continue
         torch.testing.assert_close(got, expected)
 

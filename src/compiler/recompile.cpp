@@ -256,10 +256,10 @@ std::shared_ptr<const Program> recompile(const Program& program, const std::stri
   auto made = std::make_shared<Program>(build(program, graphs, context, *target));
   // What was cut into parts for one architecture stays so: where there are as many variants, each is made of its own.
   const auto others = target->variants();
-  const bool alike = others.size() == program.variants.size();
   for (size_t n = 0; n < others.size(); ++n) {
-    const Program from = alike ? with_variant(program, n) : Program{};
-    made->variants.push_back(adopt(*made, build(program, alike ? graphs_of(from) : graphs, context, *others[n])));
+    const bool own_steps = others.size() == program.variants.size();
+    made->variants.push_back(
+        adopt(*made, build(program, own_steps ? graphs_of(with_variant(program, n)) : graphs, context, *others[n])));
   }
   std::vector<std::string> problems = check_program(*made);
   if (problems.empty()) problems = check_methods_of_variant(program, *made);
