@@ -10,8 +10,9 @@ namespace npusim {
 // The CPU, but for kernels that it spoils before the program is finished: `spoil` says whether it did.
 class Faulty : public CodegenTarget {
  public:
-  explicit Faulty(std::function<bool(Kernel&)> spoil) : spoil_(std::move(spoil)) {}
-  const TargetConfig& config() const override { return find_target("cpu")->config(); }
+  explicit Faulty(std::function<bool(Kernel&)> spoil) : spoil_(std::move(spoil)) {
+    config_ = find_target("cpu")->config();
+  }
   std::string refuse(const Kernel&) const override { return {}; }
   void plan(Program& program, const ProgramPlans&, std::vector<std::string>&) const override {
     for (Kernel& kernel : program.kernels) spoiled_ += spoil_(kernel);

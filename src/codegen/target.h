@@ -64,10 +64,27 @@ struct LaunchWay {
   std::string text;
 };
 
+// The ways to make launches of one program that are to be timed.
+class Tuner {
+ public:
+  virtual ~Tuner() = default;
+  // What compiles the code, with its version: what was timed is of one.
+  virtual std::string compiler() const = 0;
+  // Ways to make a launch of a method that plan() filled in, at most so many, the likeliest first, plan()'s own among
+  // them. They take the same arguments.
+  virtual std::vector<LaunchWay> ways(const Sequence& sequence, const Launch& launch, size_t most) const = 0;
+  // Adds their code to a copy of the program and sets their `code`.
+  virtual void compile(Program& program, std::span<LaunchWay> ways) const = 0;
+};
+
 class CodegenTarget {
  public:
   virtual ~CodegenTarget() = default;
-  virtual const TargetConfig& config() const = 0;
+  const TargetConfig& config() const { return config_; }
+  // Targets for those of its architectures where steps or launches are others than this one's: what they make of the
+  // same graphs becomes the program's variants.
+  const std::vector<std::shared_ptr<const CodegenTarget>>& variants() const { return variants_; }
+
   // Why the target cannot run this kernel ("" if it can). Asked before fusion merges two, and of each that is left.
   virtual std::string refuse(const Kernel& kernel) const = 0;
   // Whether the device reads the image of this convolution as it lies, in the order of its dimensions, no slower than
@@ -91,23 +108,18 @@ class CodegenTarget {
     std::vector<std::string> unread;
     plan(program, plans, unread);
   }
-  // Ways to make a launch of a method that plan() filled in, at most so many, the likeliest first, plan()'s own among
-  // them. They take the same arguments.
-  virtual std::vector<LaunchWay> ways(const Program&, const Sequence&, const Launch&, size_t) const { return {}; }
-  // Adds their code to the program and sets their `code`.
-  virtual void compile_ways(Program&, std::span<LaunchWay>) const {}
-  // What compiles the code, with its version: what was timed is of one.
-  virtual std::string compiler() const { return {}; }
-  // The target that made this program's launches; none: there are none that could be made in other ways.
-  virtual std::shared_ptr<const CodegenTarget> for_program(const Program&) const { return nullptr; }
-  // Targets for those of its architectures where steps or launches are others than this one's: what they make of the
-  // same graphs becomes the program's variants.
-  virtual std::vector<std::shared_ptr<const CodegenTarget>> variants() const { return {}; }
+  // Of a program whose launches a target of this name made, and which must outlive it; null: there are none that could
+  // be made in other ways.
+  virtual std::unique_ptr<const Tuner> tuner(const Program&) const { return nullptr; }
   // The target that compiles for these architectures, as a user lists them behind its name: "sm_80,sm_90a". Throws
   // usage for one that it does not know.
   virtual std::shared_ptr<const CodegenTarget> for_architectures(const std::string& list) const {
-    fail(ErrorKind::usage, "target {}: expected no architectures, found '{}'", config().name, list);
+    fail(ErrorKind::usage, "target {}: expected no architectures, found '{}'", config_.name, list);
   }
+
+ protected:
+  TargetConfig config_;
+  std::vector<std::shared_ptr<const CodegenTarget>> variants_;
 };
 
 // The targets of this build, by name: generated from the folders of backends/ (src/CMakeLists.txt).

@@ -30,10 +30,11 @@ bool is_made_alike(const Launch& a, const Launch& b) {
 // Everything but what it is done with.
 void remake(Launch& launch, const Launch& way) {
   launch.symbol = way.symbol, launch.how = way.how, launch.code = way.code;
-  launch.grid = way.grid, launch.block = way.block, launch.shared_bytes = way.shared_bytes;
+  launch.grid = way.grid, launch.block = way.block;
+  launch.shared_bytes = way.shared_bytes, launch.own_bytes = way.own_bytes;
 }
 
-std::vector<Alike> find_alike(const CodegenTarget& target, const Program& program, const Method& method, size_t ways) {
+std::vector<Alike> find_alike(const Tuner& tuner, const Method& method, size_t ways) {
   std::vector<Alike> found;
   std::map<std::string, std::vector<size_t>> by_symbol;
   for (size_t i = 0; i < method.launches.size(); ++i) {
@@ -48,7 +49,7 @@ std::vector<Alike> find_alike(const CodegenTarget& target, const Program& progra
     }
     same.push_back(found.size());
     Alike one;
-    one.launches = {i}, one.ways = target.ways(program, method, launch, ways);
+    one.launches = {i}, one.ways = tuner.ways(method, launch, ways);
     std::erase_if(one.ways, [&](const LaunchWay& way) { return way.launch.how == launch.how; });
     found.push_back(std::move(one));
   }
@@ -101,7 +102,7 @@ Program put_back(const Program& program, const Program& taken, const Variant& tu
 
 // The n-th other way of every kernel in the n-th round; as it is before and behind them, since clocks drift: the first
 // figures are not of a device that is as warm as for the others.
-void time_ways(const CodegenTarget& target, const std::shared_ptr<const Program>& taken, const Method& method,
+void time_ways(const Tuner& tuner, const std::shared_ptr<const Program>& taken, const Method& method,
                std::vector<Alike>& alike, const TimeSteps& time,
                const std::function<void(const std::string&)>& progress) {
   size_t rounds = 0;
@@ -115,7 +116,7 @@ void time_ways(const CodegenTarget& target, const std::shared_ptr<const Program>
     for (const Alike& one : alike)
       if (round < one.ways.size()) ways.push_back(one.ways[round]);
     auto trial = std::make_shared<Program>(*taken);
-    target.compile_ways(*trial, ways);
+    tuner.compile(*trial, ways);
     Method& tried = trial->methods[static_cast<size_t>(&method - taken->methods.data())];
     auto way = ways.begin();
     for (const Alike& one : alike) {
@@ -139,18 +140,18 @@ Tuning tune(const std::shared_ptr<const Program>& program, const std::shared_ptr
             const TuneOptions& options, const TimeSteps& time) {
   const std::string& name = taken->devices[0].target;
   const CodegenTarget* known = find_target(name);
-  const auto target = known ? known->for_program(*taken) : nullptr;
-  if (!target)
+  const auto tuner = known ? known->tuner(*taken) : nullptr;
+  if (!tuner)
     fail(ErrorKind::unsupported, "tune: target {} chooses when a session opens, there is nothing to time ahead", name);
   const Method& method = method_named(*taken, options.method);
   const auto progress = [&](const std::string& stage) {
     if (options.progress) options.progress(stage);
   };
   progress("find ways");
-  std::vector<Alike> alike = find_alike(*target, *taken, method, options.ways);
+  std::vector<Alike> alike = find_alike(*tuner, method, options.ways);
   Tuning result{program, {}};
   if (alike.empty()) return result;
-  time_ways(*target, taken, method, alike, time, progress);
+  time_ways(*tuner, taken, method, alike, time, progress);
 
   std::vector<LaunchWay> chosen;
   // By symbol: what is replaced, and by which of `chosen`.
@@ -170,12 +171,12 @@ Tuning tune(const std::shared_ptr<const Program>& program, const std::shared_ptr
     kernel.after = one.ways[fastest].launch.how, kernel.after_ms = one.ms[fastest];
     replaced.emplace(launch.symbol, std::pair{&launch, chosen.size()});
     chosen.push_back(one.ways[fastest]);
-    choices.push_back({launch.symbol, options.device, target->compiler(), kernel.after, kernel.before, kernel.after_ms,
+    choices.push_back({launch.symbol, options.device, tuner->compiler(), kernel.after, kernel.before, kernel.after_ms,
                        kernel.before_ms});
   }
   if (chosen.empty()) return result;
   progress("compile what was chosen");
-  target->compile_ways(tuned, chosen);
+  tuner->compile(tuned, chosen);
   for (Method& each : tuned.methods)
     for (Launch& launch : each.launches) {
       const auto [begin, end] = replaced.equal_range(launch.symbol);

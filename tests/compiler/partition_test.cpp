@@ -21,11 +21,7 @@ using testing::HasSubstr;
 class NoProducts : public CodegenTarget {
  public:
   NoProducts() { config_.name = "no_products"; }
-  const TargetConfig& config() const override { return config_; }
   std::string refuse(const Kernel& kernel) const override { return kernel.contraction ? "it has no products" : ""; }
-
- private:
-  TargetConfig config_;
 };
 
 std::string error_of(const std::function<void()>& body) {

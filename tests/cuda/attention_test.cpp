@@ -21,7 +21,7 @@ constexpr double infinity = std::numeric_limits<double>::infinity();
 
 std::string declined(const Kernel& kernel) {
   std::string why;
-  return cuda::codegen::attention::find_attention(kernel, why) ? "" : why;
+  return attention_of(kernel, why) ? "" : why;
 }
 
 Ex causal(KernelBuilder& b, Ex leaf, Ex mask) {
@@ -175,8 +175,7 @@ TEST(CudaAttention, HiddenStages) {
 TEST(CudaAttention, WhatBlocksLookAtThemselves) {
   const auto parts = [](const Kernel& kernel) {
     std::string why;
-    return cuda::codegen::attention::summarize_attention(kernel, *cuda::codegen::attention::find_attention(kernel, why),
-                                                         {4, 1, 64, 1})
+    return cuda::codegen::attention::summarize_attention(kernel, *attention_of(kernel, why), {4, 1, 64, 1})
         .steps.size();
   };
   AttentionCase c = heads(64);
@@ -245,9 +244,7 @@ TEST(CudaAttention, Pieces) {
   AttentionCase odd = heads(64);
   odd.queries = 1, odd.keys = 521;
   std::string why;
-  EXPECT_EQ(cuda::codegen::attention::pieces_of(
-                *cuda::codegen::attention::find_attention(attention(odd, DType::f32, masked), why)),
-            0);
+  EXPECT_EQ(cuda::codegen::attention::pieces_of(*attention_of(attention(odd, DType::f32, masked), why)), 0);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "backends/cuda/codegen/choose/analysis.h"
 #include "backends/cuda/codegen/choose/parts.h"
 #include "backends/cuda/codegen/products/patch.h"
 #include "backends/cuda/codegen/text.h"
@@ -100,12 +101,14 @@ Case patched(const PatchCase& p, const cuda::codegen::products::PatchShape& shap
   kernel.name = name;
   EXPECT_EQ(check_kernel(kernel), std::vector<std::string>{}) << name;
   std::string why;
-  auto product = cuda::codegen::find_product(kernel, why);
+  auto product = plan::find_product(kernel, why);
   EXPECT_TRUE(product) << name << ": " << why;
-  EXPECT_EQ(cuda::codegen::products::patches_decline(kernel, *product), "") << name;
+  const cuda::codegen::choose::Analysis known = cuda::codegen::choose::analyse(kernel);
+  EXPECT_TRUE(known.patches) << name << ": " << known.no_patches;
+  EXPECT_EQ(cuda::codegen::products::patches_decline(*known.patches, *product), "") << name;
   std::vector<bool> ahead(kernel.args.size());
   ahead[static_cast<size_t>(product->b.arg)] = product->b.ahead = name.size() % 2;
-  Made made = cuda::codegen::products::make_patches(kernel, *product, shape);
+  Made made = cuda::codegen::products::make_patches(kernel, *product, *known.patches, shape);
   made.symbol = cuda::codegen::function_name(kernel, *product);
   return {name, std::move(kernel), std::move(made), std::move(ahead)};
 }
@@ -175,7 +178,9 @@ TEST(CudaProducts, ConvolutionsThatAreNoPatches) {
   stem.type = stem.weight_type = DType::f16;
   stem.in_channels = 3, stem.out_channels = 16, stem.input = {32, 32}, stem.stride = {2, 2}, stem.channels_last = false;
   const auto find = [](const ConvCase& c, std::string& why) {
-    return cuda::codegen::products::find_patch_conv(conv(c, gelu), why);
+    cuda::codegen::choose::Analysis known = cuda::codegen::choose::analyse(conv(c, gelu));
+    why = known.no_patches;
+    return std::move(known.patches);
   };
   std::string why;
   ASSERT_TRUE(find(stem, why)) << why;

@@ -33,12 +33,14 @@ Case with_pixels(std::string name, const ConvCase& c, int pixels) {
   if (!one_tap) kernel = parts.steps.back().kernel;
   kernel.name = name;
   std::string why;
-  auto product = cuda::codegen::find_product(kernel, why);
+  auto product = plan::find_product(kernel, why);
   EXPECT_TRUE(product) << why;
-  EXPECT_EQ(cuda::codegen::products::depthwise_decline(kernel), "");
+  const plan::Contracted known = plan::contracted(kernel);
+  EXPECT_EQ(cuda::codegen::products::no_depthwise(kernel, known), "");
+  EXPECT_TRUE(cuda::codegen::products::depthwise_packing(kernel, *known.windows).empty());
   std::vector<bool> ahead(kernel.args.size());
   product->b.ahead = ahead[static_cast<size_t>(product->b.arg)] = pixels != 2;
-  cuda::codegen::Made made = cuda::codegen::products::make_depthwise(kernel, *product, pixels);
+  cuda::codegen::Made made = cuda::codegen::products::make_depthwise(kernel, *product, *known.windows, pixels);
   made.symbol = cuda::codegen::function_name(kernel, *product);
   return {std::move(name), std::move(kernel), std::move(made), std::move(ahead)};
 }
@@ -80,8 +82,8 @@ TEST(CudaDepthwise, OneAndThreeDimensionsAndDilation) {
 // What is not in words of eight channels, and groups of several, are made otherwise.
 TEST(CudaDepthwise, Declines) {
   const auto declined = [](const ConvCase& c) {
-    std::string why;
-    return cuda::codegen::products::find_depthwise(conv(c, gelu), why) ? "" : why;
+    const Kernel kernel = conv(c, gelu);
+    return cuda::codegen::products::no_depthwise(kernel, plan::contracted(kernel));
   };
   EXPECT_EQ(declined(depthwise({9, 9}, {3, 3}, DType::f16)), "");
   EXPECT_EQ(declined(depthwise({9, 9}, {3, 3}, DType::f16, 12)), "12 channels");
@@ -98,8 +100,7 @@ TEST(CudaDepthwise, PixelsOfAThread) {
   const auto pixels = [](int64_t batch, int64_t size, int64_t kernel, int64_t dilation) {
     ConvCase c = depthwise({size, size}, {kernel, kernel}, DType::f16, 64);
     c.batch = batch, c.pad = {kernel / 2, kernel / 2}, c.dilation = {dilation, dilation};
-    std::string why;
-    return cuda::codegen::products::rate_depthwise(*cuda::codegen::products::find_depthwise(conv(c, gelu), why));
+    return cuda::codegen::products::rate_depthwise(*conv_windows(conv(c, gelu)));
   };
   using Pixels = std::vector<int>;
   EXPECT_EQ(pixels(1, 14, 3, 1), (Pixels{1, 2, 4}));

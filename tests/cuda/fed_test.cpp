@@ -114,7 +114,7 @@ TEST(CudaProducts, TheLastRoundOfAPairHasNarrowTiles) {
   const auto chosen = [](int64_t rows, int64_t columns) {
     const Kernel kernel = linear(rows, columns, 1536, DType::bf16, DType::bf16, DType::bf16, doubled);
     std::string why;
-    cuda::codegen::Product product = *cuda::codegen::find_product(kernel, why);
+    cuda::codegen::Product product = *plan::find_product(kernel, why);
     product.second_b = 3;
     const cuda::codegen::products::TileShape shape = cuda::codegen::products::rate_pair_tiles(product)[0].shape;
     return std::tuple{shape.rows, shape.columns, shape.narrow, shape.wide,
@@ -142,8 +142,14 @@ TEST(CudaProducts, ProductsOfTheSameRowsInOneLaunch) {
     one.kernels[0].name = "same_rows" + name_of(s);
     one.kernels[1] = one.kernels[2] = linear(m, n, k, DType::bf16, DType::bf16, DType::bf16, doubled);
     for (size_t n = 0; n < 15; ++n) one.ahead.push_back(all.size() % 2 && n % 5 == 1);
-    one.made = cuda::codegen::products::make_columns(
-        std::vector<const Kernel*>{&one.kernels[0], &one.kernels[1], &one.kernels[2]}, one.ahead, s);
+    std::vector<const Kernel*> kernels;
+    std::vector<plan::Product> products;
+    for (const Kernel& kernel : one.kernels) {
+      std::string why;
+      kernels.push_back(&kernel);
+      products.push_back(*plan::find_product(kernel, why));
+    }
+    one.made = cuda::codegen::products::make_columns(kernels, products, one.ahead, s);
     functions += one.made.functions;
   }
   check_nvrtc(functions, {"sm_90a"});
@@ -177,18 +183,20 @@ TEST(CudaProducts, WhichProductsHaveTheSameRows) {
                key = linear(2048, 256, 1536, DType::bf16, DType::bf16, DType::bf16, doubled),
                odd = linear(2048, 264, 1536, DType::bf16, DType::bf16, DType::bf16, doubled);
   const auto count = [](const std::vector<GroupStep>& steps, bool groups = true) {
-    return cuda::codegen::products::count_columns(steps, {groups});
+    std::vector<plan::Contracted> contracted;
+    for (const GroupStep& step : steps) contracted.push_back(plan::contracted(*step.kernel));
+    return cuda::codegen::products::find_columns(steps, contracted, {groups}).size();
   };
   const GroupStep q{&query, {0, 1, 2, 3, 4}}, k{&key, {0, 5, 6, 7, 8}}, v{&key, {0, 9, 10, 11, 12}};
   EXPECT_EQ(count({q, k, v}), 3u);
   EXPECT_EQ(count({q, k}), 2u);
-  EXPECT_EQ(count({q, k, v}, false), 1u) << "there are no fed tiles";
-  EXPECT_EQ(count({q}), 1u);
-  EXPECT_EQ(count({k, v}), 1u) << "equal ones";
-  EXPECT_EQ(count({q, {&key, {13, 5, 6, 7, 8}}}), 1u) << "other rows";
-  EXPECT_EQ(count({q, {&key, {0, 5, 4, 7, 8}}}), 1u) << "what the first one writes is read";
-  EXPECT_EQ(count({q, {&key, {0, 5, 6, 7, 2}}}), 1u) << "what the first one reads is written";
-  EXPECT_EQ(count({q, {&odd, {0, 5, 6, 7, 8}}}), 1u) << "no whole tiles";
+  EXPECT_EQ(count({q, k, v}, false), 0u) << "there are no fed tiles";
+  EXPECT_EQ(count({q}), 0u);
+  EXPECT_EQ(count({k, v}), 0u) << "equal ones";
+  EXPECT_EQ(count({q, {&key, {13, 5, 6, 7, 8}}}), 0u) << "other rows";
+  EXPECT_EQ(count({q, {&key, {0, 5, 4, 7, 8}}}), 0u) << "what the first one writes is read";
+  EXPECT_EQ(count({q, {&key, {0, 5, 6, 7, 2}}}), 0u) << "what the first one reads is written";
+  EXPECT_EQ(count({q, {&odd, {0, 5, 6, 7, 8}}}), 0u) << "no whole tiles";
 }
 
 // Of a batch, and of a pair without other values; nothing but the sums is read.

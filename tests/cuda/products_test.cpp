@@ -105,7 +105,7 @@ TEST(CudaProducts, EverySplitOfDots) {
       Kernel kernel = linear(3, 43, 1032, DType::f16, DType::f16, DType::f16, gelu);
       kernel.name = fmt::format("split{}_{}", lines, warps);
       std::string why;
-      auto product = cuda::codegen::find_product(kernel, why);
+      auto product = plan::find_product(kernel, why);
       ASSERT_TRUE(product) << why;
       std::vector<bool> ahead(kernel.args.size());
       product->b.ahead = ahead[static_cast<size_t>(product->b.arg)] = lines != 2;
@@ -129,7 +129,7 @@ TEST(CudaProducts, SeveralAtOnce) {
   std::vector<Made> made;
   std::string functions;
   for (const auto& [kernel, copies, how] : all) {
-    EXPECT_TRUE(cuda::codegen::choose::several_at_once(kernel));
+    EXPECT_TRUE(cuda::codegen::choose::several_at_once(kernel, cuda::codegen::choose::analyse(kernel)));
     made.push_back(cuda::codegen::choose::make_kernel(kernel, {}, second_ahead(kernel), copies));
     EXPECT_TRUE(made.back().how.starts_with(how)) << made.back().how;
     functions += made.back().functions;
@@ -196,7 +196,7 @@ TEST(CudaProducts, AttentionAsProducts) {
 TEST(CudaProducts, AVectorOfLessThanAWord) {
   const Kernel kernel = batched_product(1, 1, 40, 5, false, true, DType::f16);
   std::string why;
-  const auto vector = cuda::codegen::find_product(kernel, why);
+  const auto vector = plan::find_product(kernel, why);
   ASSERT_TRUE(vector) << why;
   EXPECT_EQ(vector->filled, cuda::codegen::word);
   EXPECT_EQ(vector->a.words, cuda::codegen::Operand::Words::none);
@@ -209,9 +209,8 @@ TEST(CudaProducts, AVectorOfLessThanAWord) {
 // Few sums of a lane are stored from registers; others change places through shared memory, and need it.
 TEST(CudaProducts, ResultsFromRegistersWhereTheyAreFew) {
   std::string why;
-  const auto words = cuda::codegen::find_product(linear(128, 256, 64, DType::f16, DType::f16, DType::f16, gelu), why),
-             elements =
-                 cuda::codegen::find_product(linear(128, 250, 64, DType::f16, DType::f16, DType::f16, gelu), why);
+  const auto words = plan::find_product(linear(128, 256, 64, DType::f16, DType::f16, DType::f16, gelu), why),
+             elements = plan::find_product(linear(128, 250, 64, DType::f16, DType::f16, DType::f16, gelu), why);
   for (cuda::codegen::products::TileShape s : cuda::codegen::products::tile_shapes()) {
     if (s.fed || s.rows != s.columns) continue;
     EXPECT_EQ(cuda::codegen::products::has_neighbours(*words, s), s.rows == 64) << name_of(s);

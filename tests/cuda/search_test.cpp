@@ -93,9 +93,9 @@ Case attended(Draw& d, const std::string& name, const AttentionCase& c,
                                        c.group, c.queries, c.keys, c.depth, c.columns, c.safe ? "_safe" : "");
   if (!scored.counted) {
     std::string why;
-    const bool told = shape.groups > 0 && cuda::codegen::attention::summarize_attention(
-                                              kernel, *cuda::codegen::attention::find_attention(kernel, why), shape)
-                                                  .steps.size() == 3;
+    const bool told =
+        shape.groups > 0 &&
+        cuda::codegen::attention::summarize_attention(kernel, *attention_of(kernel, why), shape).steps.size() == 3;
     return told && d.coin() ? summarized(full, kernel, shape) : shaped(full, kernel, shape);
   }
   Case one = shaped(full, with_keys(kernel), shape);
@@ -120,7 +120,7 @@ Case attention_of_groups(Draw& d, const std::string& name) {
   while (true) {
     const AttentionCase c = draw_attention(d, shape.keys());
     std::string why;
-    const auto found = cuda::codegen::attention::find_attention(attention(c, DType::f32, masked), why);
+    const auto found = attention_of(attention(c, DType::f32, masked), why);
     if (found && cuda::codegen::attention::group_bytes(*found, shape) <= most_shared_bytes)
       return attended(d, name, c, shape);
   }
@@ -143,7 +143,7 @@ Case tiles(Draw& d, const std::string& name) {
     const Kernel kernel = plain ? linear(m, n, depth, type, type, type, gelu)
                                 : batched_product(batch, m, n, depth, d.coin(), d.coin(), type);
     std::string why;
-    const auto product = cuda::codegen::find_product(kernel, why);
+    const auto product = plan::find_product(kernel, why);
     if (!product || !cuda::codegen::products::tiles_decline(*product).empty() ||
         !cuda::codegen::products::takes(s, *product) ||
         cuda::codegen::products::shared_bytes_of(*product, s) > most_shared_bytes ||
@@ -164,7 +164,7 @@ Case dots(Draw& d, const std::string& name) {
   Kernel kernel = linear(m, n, k, type, type, type, gelu);
   kernel.name = fmt::format("{}_{}lines_{}warps_{}x{}x{}", name, shape.lines, shape.warps, m, n, k);
   std::string why;
-  auto product = cuda::codegen::find_product(kernel, why);
+  auto product = plan::find_product(kernel, why);
   std::vector<bool> ahead(kernel.args.size());
   product->b.ahead = ahead[static_cast<size_t>(product->b.arg)] = d.coin();
   cuda::codegen::Made made = cuda::codegen::products::make_dots(kernel, *product, shape);

@@ -190,8 +190,9 @@ struct Chain {
     auto stream = cuda::codegen::stream::make_stream(
         cuda::codegen::stream::method_of(program, program.methods[0], launch), way, false, why);
     if (!stream) fail(ErrorKind::internal, "no stream: {}", why);
-    cuda::codegen::stream::fill_launch(program, program.methods[0], *stream, launch);
-    return std::move(stream->text.functions);
+    const Method& method = program.methods[0];
+    plan::fill_launch(program, method, launched_by(*stream, plan::steps_of(method, launch)), launch);
+    return stream->made->functions;
   }
   // Runs it by one block and by three, twice each, and compares what comes out with the interpreter's.
   void check(double bar, const Given& given = {},

@@ -14,7 +14,7 @@ namespace {
 // The build's target as far as the printed text, which is kept: no machine code, so nothing that compiles it is needed.
 class TextTarget : public CodegenTarget {
  public:
-  const TargetConfig& config() const override { return target_->config(); }
+  TextTarget() { config_ = target_->config(); }
   std::string refuse(const Kernel& kernel) const override { return target_->refuse(kernel); }
   Unfused in_parts(const Kernel& kernel) const override { return target_->in_parts(kernel); }
   Group group(std::span<const GroupStep>) const override { return {1}; }
@@ -27,23 +27,20 @@ class TextTarget : public CodegenTarget {
   }
   void plan(Program& program, const ProgramPlans& plans, std::vector<std::string>&) const override {
     program.code.push_back({{"cubin", "sm_90a", std::vector<std::byte>(1)}});
-    const auto fill = [&](Sequence& sequence, const SequencePlans& of) {
-      for (size_t l = 0; l < sequence.launches.size(); ++l) {
-        Launch& launch = sequence.launches[l];
-        launch.code = 0;
-        launch.symbol = "alone";
-        launch.args = sequence.steps[static_cast<size_t>(launch.first)].buffers;
-        if (!launch.together) continue;
-        const auto& stream = static_cast<const cuda::codegen::stream::StreamLaunch&>(*of.launches[l]);
-        cuda::codegen::stream::fill_launch(program, sequence, stream, launch);
-        texts_of[launch.symbol] = stream.text.functions;
-      }
-    };
-    fill(program.recipes, plans.recipes);
-    for (size_t m = 0; m < program.methods.size(); ++m) {
-      fill(program.methods[m], plans.methods[m]);
-      program.methods[m].declined = plans.methods[m].declined;
+    const auto alone = std::make_shared<plan::Made>();
+    alone->symbol = "alone", alone->shape = {1, 1};
+    const auto functions = plan::fill_launches(
+        program, [&](const Sequence& sequence, const Launch& launch, plan::LaunchPlace place) -> plan::LaunchedBy {
+          const std::span steps = plan::steps_of(sequence, launch);
+          if (!launch.together) return {alone, steps[0].buffers};
+          const auto& decided = plans.methods[static_cast<size_t>(place.method)].launches[place.number];
+          return launched_by(static_cast<const cuda::codegen::stream::StreamLaunch&>(*decided), steps);
+        });
+    for (const plan::LaunchedFunction& function : functions) {
+      texts_of[function.made->symbol] = function.made->functions;
+      for (Launch* launch : function.launches) launch->code = 0;
     }
+    for (size_t m = 0; m < program.methods.size(); ++m) program.methods[m].declined = plans.methods[m].declined;
   }
   mutable std::map<std::string, std::string> texts_of;  // by symbol
   mutable std::vector<std::string> reasons;             // by method: why it is no stream

@@ -72,6 +72,7 @@ const std::map<std::string, std::set<std::string>> may_see = {
     {"graph", {"base", "kernel", "kernel/facts", "ops", "aten", "npusim/message.h"}},
     {"passes", {"base", "kernel", "kernel/facts", "kernel/fuse", "ops", "graph", "program/target_config.h"}},
     {"program", {"base", "kernel", "kernel/facts", "npusim/message.h", "npusim/program.h"}},
+    {"plan", {"base", "kernel", "kernel/facts", "kernel/fuse", "print", "program"}},
     {"partition",
      {"base", "kernel", "kernel/facts", "graph", "passes", "program", "codegen/build_program.h", "npusim/compiler.h",
       "npusim/message.h"}},
@@ -91,8 +92,8 @@ const std::map<std::string, std::set<std::string>> may_see = {
     {"cli", {"npusim"}},
 };
 // The halves of a backend: each sees the interface that it implements and nothing else of those who call it.
-const std::set<std::string> target_half_may_see = {"base",  "kernel",  "kernel/facts",    "kernel/fuse",
-                                                   "print", "program", "codegen/target.h"};
+const std::set<std::string> target_half_may_see = {"base",  "kernel",  "kernel/facts", "kernel/fuse",
+                                                   "print", "program", "plan",         "codegen/target.h"};
 const std::set<std::string> device_half_may_see = {"base", "kernel", "kernel/facts", "program", "runtime/backend.h"};
 // The rooms of a backend, each of which sees those before it. Of the files beside them they see those that include no
 // room themselves.

@@ -51,12 +51,8 @@ class CpuTarget : public CodegenTarget {
     config_.max_rank = 16;
     config_.image_layout = ImageLayout::channels_last;
   }
-  const TargetConfig& config() const override { return config_; }
   std::string refuse(const Kernel&) const override { return {}; }
   Unfused in_parts(const Kernel& kernel) const override { return long_rows_in_parts(kernel); }
-
- private:
-  TargetConfig config_;
 };
 
 }  // namespace

@@ -8,7 +8,6 @@ class NullTarget : public CodegenTarget {
  public:
   // The hardware's rules as data. The name is the folder's; --config overrides any field.
   NullTarget() { config_.name = "null"; }
-  const TargetConfig& config() const override { return config_; }
 
   // Kernels the device cannot run: give the reason, for people. The compiler refuses the model with it (or, when
   // partitioning, sends the node to the host).
@@ -16,9 +15,6 @@ class NullTarget : public CodegenTarget {
 
   // A target that compiles ahead also has group() and plan(): they make launches of the steps and give their code. A
   // device that interprets kernel IR needs neither.
-
- private:
-  TargetConfig config_;
 };
 
 }  // namespace

@@ -15,4 +15,10 @@ Kernel key_count(const Kernel& outer) {
   return k;
 }
 
+Kernel stored_count(const Kernel& outer) {
+  Kernel count = key_count(outer);
+  const int32_t expr = count.stores[0].expr;
+  return storing(std::move(count), expr, DType::i64);
+}
+
 }  // namespace npusim

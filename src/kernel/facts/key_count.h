@@ -8,5 +8,6 @@ namespace npusim {
 // that `outer` reads and without a contraction, whose one store's expression is that number at any key. It names no
 // argument to store it in.
 Kernel key_count(const Kernel& outer);
+Kernel stored_count(const Kernel& outer);  // in an argument of one element
 
 }  // namespace npusim

@@ -20,6 +20,19 @@ Kernel score_kernel(const Kernel& outer) {
   return k;
 }
 
+Kernel storing(Kernel kernel, int32_t expr, DType dtype) {
+  kernel.args.push_back({dtype, 1, true, -1});
+  Access access;
+  access.arg = static_cast<int>(kernel.args.size()) - 1;
+  access.strides.assign(kernel.space.size(), 0);
+  kernel.stores = {{.access = std::move(access), .expr = expr}};
+  return kernel;
+}
+
+Kernel stored_score(const Kernel& outer) {
+  return storing(score_kernel(outer), outer.contraction->score->result, DType::f32);
+}
+
 Score to_score(const Kernel& k) {
   const Contraction& product = *k.contraction;
   return {k.space,        k.accesses, k.exprs,   k.stores[0].expr,

@@ -9,14 +9,21 @@
 #include "backends/cuda/codegen/attention/summary.h"
 #include "backends/cuda/codegen/choose/parts.h"
 #include "kernel/evaluate.h"
+#include "plan/contracted.h"
 #include "print/print.h"
 
 namespace npusim {
 
+std::optional<plan::Attention> attention_of(const Kernel& kernel, std::string& why) {
+  plan::Contracted known = plan::contracted(kernel);
+  why = known.attention ? cuda::codegen::attention::attention_declines(*known.attention) : known.no_attention;
+  return why.empty() ? std::move(known.attention) : std::nullopt;
+}
+
 Case shaped(std::string name, Kernel kernel, const cuda::codegen::attention::AttentionShape& shape) {
   kernel.name = name;
   std::string why;
-  const auto attention = cuda::codegen::attention::find_attention(kernel, why);
+  const auto attention = attention_of(kernel, why);
   EXPECT_TRUE(attention) << name << ": " << why;
   cuda::codegen::Made made = cuda::codegen::attention::make_attention(kernel, *attention, shape);
   made.symbol = kernel_name(kernel);
@@ -26,8 +33,7 @@ Case shaped(std::string name, Kernel kernel, const cuda::codegen::attention::Att
 Case summarized(std::string name, Kernel kernel, const cuda::codegen::attention::AttentionShape& shape) {
   kernel.name = name;
   std::string why;
-  const Unfused parts = cuda::codegen::attention::summarize_attention(
-      kernel, *cuda::codegen::attention::find_attention(kernel, why), shape);
+  const Unfused parts = cuda::codegen::attention::summarize_attention(kernel, *attention_of(kernel, why), shape);
   EXPECT_EQ(parts.steps.size(), 3U) << name;
   for (const BoundKernel& step : parts.steps) EXPECT_EQ(check_kernel(step.kernel), std::vector<std::string>{}) << name;
   Case one = shaped(std::move(name), parts.steps.back().kernel, shape);

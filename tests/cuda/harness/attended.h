@@ -5,6 +5,8 @@
 
 namespace npusim {
 
+// What it is made from in one kernel; why it is not so made in `why`.
+std::optional<plan::Attention> attention_of(const Kernel& kernel, std::string& why);
 // In this shape of block.
 Case shaped(std::string name, Kernel kernel, const cuda::codegen::attention::AttentionShape& shape);
 // The attention that is told what the kernels before it find out, which the interpreter does here.

@@ -13,7 +13,7 @@ using cuda::codegen::Made;
 Case tiled(std::string name, Kernel kernel, const cuda::codegen::products::TileShape& shape) {
   kernel.name = name;
   std::string why;
-  auto product = cuda::codegen::find_product(kernel, why);
+  auto product = plan::find_product(kernel, why);
   EXPECT_TRUE(product) << name << ": " << why;
   EXPECT_EQ(cuda::codegen::products::tiles_decline(*product), "");
   EXPECT_TRUE(cuda::codegen::products::takes(shape, *product)) << name;

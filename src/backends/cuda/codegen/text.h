@@ -4,7 +4,8 @@
 #include <string_view>
 #include <vector>
 
-#include "backends/cuda/codegen/product.h"
+#include "backends/cuda/codegen/made.h"
+#include "plan/product.h"
 #include "print/print.h"
 #include "print/term.h"
 

@@ -7,13 +7,9 @@ namespace {
 class ToyTarget : public CodegenTarget {
  public:
   ToyTarget() { config_.name = "toy"; }
-  const TargetConfig& config() const override { return config_; }
   std::string refuse(const Kernel& kernel) const override {
     return kernel.contraction ? "the toy has no contractions" : "";
   }
-
- private:
-  TargetConfig config_;
 };
 
 }  // namespace

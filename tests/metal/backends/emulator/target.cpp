@@ -10,6 +10,7 @@
 #include "kernel/facts/fourier.h"
 #include "kernel/facts/order.h"
 #include "kernel/fuse/unfuse.h"
+#include "plan/launches.h"
 #include "print/group.h"
 
 namespace npusim::emulator {
@@ -108,72 +109,53 @@ bool is_small(const Spelled& spelled) {
   });
 }
 
-// Fills in the launches of one program.
-class Planner {
- public:
-  explicit Planner(Program& program) : p_(program) {}
+std::vector<std::string> traps_of(const Kernel& kernel) {
+  std::vector<std::string> traps;
+  if (takes_trap(kernel))
+    for (int code = 1; code <= trap_count(kernel); ++code) traps.push_back(trap_message(kernel, code));
+  return traps;
+}
 
-  void run() {
-    sequence(p_.recipes);
-    for (Method& method : p_.methods) sequence(method);
-    if (functions_.empty()) return;
-    const std::string text = with_helpers(functions_, metal_dialect);
-    const auto* bytes = reinterpret_cast<const std::byte*>(text.data());
-    p_.code.push_back({{"msl", "", {bytes, bytes + text.size()}}});
-  }
+plan::LaunchedBy make_alone(const Step& step, const Kernel& kernel, bool product) {
+  const auto made = std::make_shared<plan::Made>();
+  const Schedule schedule = schedule_alone(kernel, product);
+  const Scheduled scheduled{&kernel, schedule};
+  made->symbol = kernel_name(kernel);
+  made->functions = print_functions({&scheduled, 1}, metal_dialect);
+  made->shape = launch_of(kernel, metal_dialect, schedule);
+  made->traps = traps_of(kernel);
+  return {made, step.buffers};
+}
 
- private:
-  void sequence(Sequence& sequence) {
-    for (Launch& launch : sequence.launches) {
-      launch.code = static_cast<int32_t>(p_.code.size());
-      const Step* steps = &sequence.steps[static_cast<size_t>(launch.first)];
-      const Kernel& kernel = p_.kernels[static_cast<size_t>(steps[0].kernel)];
-      const Spelled spelled = spell(kernel);
-      if (launch.count == 1 && spelled.scratch.empty())
-        alone(launch, steps[0], only_step(kernel, spelled.parts[0]), spelled.product);
-      else
-        group(launch, {steps, static_cast<size_t>(launch.count)});
-      if (!launch.traps.empty()) launch.args.push_back(trap_word);
-    }
-  }
+plan::LaunchedBy make_group(const Program& program, std::span<const Step> steps) {
+  const auto made = std::make_shared<plan::Made>();
+  std::vector<Spelled> spelled;
+  std::vector<GroupMember> members;
+  for (const Step& step : steps) spelled.push_back(spell(program.kernels[static_cast<size_t>(step.kernel)]));
+  for (size_t i = 0; i < steps.size(); ++i) members.push_back({&spelled[i], &steps[i].buffers});
+  const auto is_local = [&](int32_t id) { return program.buffers[static_cast<size_t>(id)].kind == BufferKind::local; };
+  Grouped grouped = group_members(members, is_local);
+  made->symbol = group_name(grouped.group);
+  made->functions = print_group(grouped.group, metal_dialect);
+  made->shape = {1, group_threads};
+  for (size_t i = 0; i < steps.size(); ++i)
+    for (const BoundKernel& part : spelled[i].parts)
+      for (std::string& trap : traps_of(part.kernel)) {
+        made->traps.push_back(std::move(trap));
+        made->trap_steps.push_back(i);
+      }
+  return {made, std::move(grouped.ids)};
+}
 
-  void add_traps(Launch& launch, const Step& step, const Kernel& kernel) const {
-    if (!takes_trap(kernel)) return;
-    for (int code = 1; code <= trap_count(kernel); ++code)
-      launch.traps.push_back(fmt::format("node {}: {}", step_name(p_, step), trap_message(kernel, code)));
-  }
-
-  void alone(Launch& launch, const Step& step, const Kernel& kernel, bool product) {
-    launch.symbol = kernel_name(kernel);
-    const auto [known, fresh] = schedules_.try_emplace(launch.symbol, schedule_alone(kernel, product));
-    const Scheduled scheduled{&kernel, known->second};
-    if (fresh) functions_ += print_functions({&scheduled, 1}, metal_dialect);
-    const LaunchShape shape = launch_of(kernel, metal_dialect, known->second);
-    launch.grid[0] = static_cast<uint32_t>(shape.blocks);
-    launch.block[0] = static_cast<uint32_t>(shape.threads);
-    launch.args = step.buffers;
-    add_traps(launch, step, kernel);
-  }
-
-  void group(Launch& launch, std::span<const Step> steps) {
-    std::vector<Spelled> spelled;
-    std::vector<GroupMember> members;
-    for (const Step& step : steps) spelled.push_back(spell(p_.kernels[static_cast<size_t>(step.kernel)]));
-    for (size_t i = 0; i < steps.size(); ++i) members.push_back({&spelled[i], &steps[i].buffers});
-    const auto is_local = [&](int32_t id) { return p_.buffers[static_cast<size_t>(id)].kind == BufferKind::local; };
-    Grouped grouped = group_members(members, is_local);
-    launch.symbol = group_name(grouped.group);
-    if (schedules_.try_emplace(launch.symbol).second) functions_ += print_group(grouped.group, metal_dialect);
-    launch.block[0] = group_threads;
-    launch.args = std::move(grouped.ids);
-    for (size_t i = 0; i < steps.size(); ++i)
-      for (const BoundKernel& part : spelled[i].parts) add_traps(launch, steps[i], part.kernel);
-  }
-
-  Program& p_;
-  std::map<std::string, Schedule> schedules_;  // of what is printed, by name
-  std::string functions_;
-};
+// One kernel that needs no memory between its parts, or a group.
+plan::LaunchedBy make_launch(const Program& program, const Sequence& sequence, const Launch& launch) {
+  const std::span steps = plan::steps_of(sequence, launch);
+  const Kernel& kernel = program.kernels[static_cast<size_t>(steps[0].kernel)];
+  const Spelled spelled = spell(kernel);
+  if (steps.size() == 1 && spelled.scratch.empty())
+    return make_alone(steps[0], only_step(kernel, spelled.parts[0]), spelled.product);
+  return make_group(program, steps);
+}
 
 class EmulatorTarget : public CodegenTarget {
  public:
@@ -181,7 +163,6 @@ class EmulatorTarget : public CodegenTarget {
     config_.name = "emulator";
     config_.max_rank = 16;
   }
-  const TargetConfig& config() const override { return config_; }
 
   Unfused in_parts(const Kernel& kernel) const override {
     if (!has_order(kernel) && !has_fourier(kernel)) return {};
@@ -227,11 +208,24 @@ class EmulatorTarget : public CodegenTarget {
     return {std::max<size_t>(members.size(), 1)};
   }
 
-  void plan(Program& program, const ProgramPlans&, std::vector<std::string>&) const override { Planner(program).run(); }
+  // All functions are one text.
+  void plan(Program& program, const ProgramPlans&, std::vector<std::string>&) const override {
+    const std::vector<plan::LaunchedFunction> functions = plan::fill_launches(
+        program,
+        [&](const Sequence& s, const Launch& launch, plan::LaunchPlace) { return make_launch(program, s, launch); });
+    if (functions.empty()) return;
+    std::string text;
+    for (const plan::LaunchedFunction& function : functions) {
+      text += function.made->functions;
+      for (Launch* launch : function.launches) launch->code = static_cast<int32_t>(program.code.size());
+    }
+    text = with_helpers(text, metal_dialect);
+    const auto* bytes = reinterpret_cast<const std::byte*>(text.data());
+    program.code.push_back({{"msl", "", {bytes, bytes + text.size()}}});
+  }
 
  private:
   static bool is_local_to_none(int32_t) { return false; }
-  TargetConfig config_;
   bool groups_;
 };
 

@@ -9,8 +9,7 @@
 #include "backends/cuda/codegen/attention/summary.h"
 #include "backends/cuda/codegen/attention/text.h"
 #include "backends/cuda/codegen/text.h"
-#include "kernel/facts/depend.h"
-#include "kernel/facts/key_count.h"
+#include "kernel/facts/score_kernel.h"
 
 namespace npusim::cuda::codegen::attention {
 namespace {
@@ -32,7 +31,7 @@ class WarpText : AttentionText {
       : AttentionText(kernel, attention, shape) {}
 
   std::string run() {
-    const std::string text = head(point("_score", score_of(k_), {"key", a_.axes.keys.dims}, 1));
+    const std::string text = head(point("_score", stored_score(k_), {"key", a_.axes.keys.dims}, 1));
     t_.add("lead();");
     for (const std::string& statement : follow_text(k_, std::vector<int>{})) t_.add(statement);
     begin();
@@ -165,54 +164,12 @@ class WarpText : AttentionText {
 
 }  // namespace
 
-std::optional<Attention> find_attention(const Kernel& kernel, std::string& why) {
-  const auto none = [&](std::string reason) {
-    why = std::move(reason);
-    return std::nullopt;
-  };
-  const Contraction& c = *kernel.contraction;
-  const Score& score = *c.score;
-  const auto axes = attention_axes(kernel);
-  if (!axes) return none("both operands of the score depend on the keys");
-  Attention a{DType::f16, *axes, c.reduce[0], kernel.space.back(), {}, {}, {}};
-  std::vector<int64_t> score_extents = score.space, value_extents = kernel.space;
-  score_extents.insert(score_extents.end(), score.reduce.begin(), score.reduce.end());
-  value_extents.push_back(a.keys);
-  const Access &q = axes->swapped ? score.b : score.a, &k = axes->swapped ? score.a : score.b;
-  a.dtype = kernel.args[static_cast<size_t>(q.arg)].dtype;
-  if (a.dtype != DType::f16 && a.dtype != DType::bf16)
-    return none(fmt::format("queries of {}, not of a 16-bit type", dtype_name(a.dtype)));
-  for (const Access* access : {&k, &c.b})
-    if (const DType other = kernel.args[static_cast<size_t>(access->arg)].dtype; other != a.dtype)
-      return none(fmt::format("operands of {} and {}", dtype_name(a.dtype), dtype_name(other)));
-  for (const Access* access : {&q, &k, &c.b})
-    if (!access->guards.empty() || !access->terms.empty()) return none("an operand with bounds or computed indices");
-  if (std::any_of(kernel.stores.begin(), kernel.stores.end(), [](const Store& s) { return s.accumulate; }))
-    return none("what it stores adds up");
-  for (const std::vector<int64_t>* extents : {&score_extents, &value_extents})
-    if (std::find(extents->begin(), extents->end(), 0) != extents->end()) return none("a dimension is empty");
-  if (axes->depth.size() > most_depth || a.columns > most_depth)
-    return none(fmt::format("heads of {} and {}, more than {}", axes->depth.size(), a.columns, most_depth));
+std::string attention_declines(const Attention& a) {
+  if (a.axes.depth.size() > most_depth || a.columns > most_depth)
+    return fmt::format("heads of {} and {}, more than {}", a.axes.depth.size(), a.columns, most_depth);
   constexpr int64_t most = int64_t{1} << 30;  // positions are int
-  if (axes->batch.size() > most || axes->rows.size() > most || a.keys > most)
-    return none("more positions than an int has");
-  a.q = operand_of(kernel, q), a.k = operand_of(kernel, k), a.v = operand_of(kernel, c.b);
-  int deep = -1;
-  for (int dim : axes->depth.dims)
-    if (has_words(score_extents, a.q, dim) && has_words(score_extents, a.k, dim)) deep = dim;
-  if (deep < 0) return none("queries and keys that do not lie in words along the depth");
-  make_last(score_extents, a.axes.depth, deep);
-  if (!has_words(value_extents, a.v, axes->columns.dims[0])) return none("values that do not lie in words along a row");
-  if (takes_trap(score_of(kernel)) || (score.keys >= 0 && takes_trap(keys_of(kernel))))
-    return none("a score that may meet an index out of range");
-  if (score.keys >= 0) {
-    const Kernel count = key_count(kernel);
-    const DimSet varies = dependence_of(count).dims[static_cast<size_t>(count.stores[0].expr)];
-    if (std::any_of(axes->rows.dims.begin(), axes->rows.dims.end(),
-                    [&](int dim) { return (varies & dim_bit(static_cast<size_t>(dim))) != 0; }))
-      return none("rows with keys of their own number");
-  }
-  return a;
+  if (a.axes.batch.size() > most || a.axes.rows.size() > most || a.keys > most) return "more positions than an int has";
+  return {};
 }
 
 int64_t pieces_of(const Attention& a) {

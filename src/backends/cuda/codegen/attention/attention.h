@@ -1,20 +1,11 @@
 // Attention in one kernel: a block keeps some rows, walks the keys once and never stores a score.
 #pragma once
 #include "backends/cuda/codegen/made.h"
-#include "backends/cuda/codegen/product.h"
-#include "kernel/facts/attention_axes.h"
+#include "plan/attention.h"
 
 namespace npusim::cuda::codegen::attention {
 
-// result[batch, row, column] = Σ over keys of softmax(score[batch, row, key]) · v[batch, key, column], where the score
-// is an expression around Σ over depth of q[batch, row, depth] · k[batch, key, depth]; q, k, v of one 16-bit type.
-struct Attention {
-  DType dtype = DType::f16;
-  AttentionAxes axes;
-  int64_t keys = 0, columns = 0;
-  Operand q, k;  // over the score's space ++ reduce, in words along the depth
-  Operand v;     // over the kernel's space ++ reduce, in words along the columns
-};
+using plan::Attention;
 
 // 16 rows to a warp. Warps along the keys share rows: each has its own keys of every stage, and what they found is put
 // together in their order.
@@ -27,8 +18,8 @@ struct AttentionShape {
   int threads() const { return 32 * warps_along_rows * warps_along_keys; }
 };
 
-// Why it is no such attention, or why it is better made of products, in `why`, then.
-std::optional<Attention> find_attention(const Kernel& kernel, std::string& why);
+// Why it is better made of products; "" if it is not.
+std::string attention_declines(const Attention& attention);
 // Of the keys, where there are few rows, so that all multiprocessors have some: 1: it stays whole; 0: it needs them,
 // but the keys do not have them.
 int64_t pieces_of(const Attention& attention);

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "backends/cuda/codegen/attention/stages.h"
+#include "kernel/facts/score_kernel.h"
 
 namespace npusim::cuda::codegen::attention {
 namespace {
@@ -29,10 +30,10 @@ class GroupText : StageText {
 
   std::string run() {
     const PointPosition key{"key", a_.axes.keys.dims};
-    std::string functions = point("_score", score_of(k_), key, 1);
+    std::string functions = point("_score", stored_score(k_), key, 1);
     if (masked_) {
-      functions += point("_plain", to_local(masked_->kernel, masked_->plain, DType::f32), key, 1);
-      functions += point("_lowest", to_local(masked_->kernel, masked_->lowest, DType::f32), key, 1);
+      functions += point("_plain", storing(masked_->kernel, masked_->plain, DType::f32), key, 1);
+      functions += point("_lowest", storing(masked_->kernel, masked_->lowest, DType::f32), key, 1);
       functions += point("_mask", mask_kernel(), key, lanes());
     }
     const std::string text = head(functions);

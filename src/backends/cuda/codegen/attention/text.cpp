@@ -8,20 +8,6 @@
 
 namespace npusim::cuda::codegen::attention {
 
-Kernel to_local(Kernel kernel, int32_t expr, DType dtype) {
-  const auto arg = static_cast<int>(kernel.args.size());
-  kernel.args.push_back({dtype, 1, true, -1});
-  kernel.stores = {{{arg, 0, std::vector<int64_t>(kernel.space.size(), 0), {}, {}}, expr, false}};
-  return kernel;
-}
-Kernel score_of(const Kernel& outer) {
-  return to_local(score_kernel(outer), outer.contraction->score->result, DType::f32);
-}
-Kernel keys_of(const Kernel& outer) {
-  Kernel count = key_count(outer);
-  return to_local(count, count.stores[0].expr, DType::i64);
-}
-
 int64_t result_bytes(const Attention& a, const AttentionShape& s) {
   return 4 * int64_t{s.warps_along_keys} * s.rows() * (words_of(a.columns) * word + 4 + 2);
 }
@@ -43,7 +29,7 @@ std::string AttentionText::point(const std::string& suffix, const Kernel& kernel
 
 std::string AttentionText::head(const std::string& functions) const {
   std::string text = functions;
-  if (counted()) text += point("_keys", keys_of(k_), {"key", a_.axes.keys.dims}, 1);
+  if (counted()) text += point("_keys", stored_count(k_), {"key", a_.axes.keys.dims}, 1);
   text += point("_at", k_, {"column", a_.axes.columns.dims}, word);
   return text + fmt::format(fmt::runtime(cuda_dialect.kernel), name_, parameters(k_, cuda_dialect), s_.threads());
 }

@@ -14,9 +14,6 @@ namespace npusim::cuda::codegen::attention {
 inline int64_t words_of(int64_t elements) { return (elements + 15) / 16 * 2; }
 
 // A kernel whose one store is a local variable of the caller.
-Kernel to_local(Kernel kernel, int32_t expr, DType dtype);
-Kernel score_of(const Kernel& outer);
-Kernel keys_of(const Kernel& outer);
 // Of the sums of all warps along the keys.
 int64_t result_bytes(const Attention& attention, const AttentionShape& shape);
 

@@ -6,6 +6,8 @@
 #include <algorithm>
 
 #include "backends/cuda/codegen/attention/attention.h"
+#include "backends/cuda/codegen/choose/beside.h"
+#include "backends/cuda/codegen/products/columns.h"
 #include "backends/cuda/codegen/products/depthwise.h"
 #include "backends/cuda/codegen/products/dot.h"
 #include "backends/cuda/codegen/products/patch.h"
@@ -23,78 +25,187 @@
 namespace npusim::cuda::codegen::choose {
 namespace {
 
-// How products are made: why it declines one ("" if it does not), and at most so many ways to make one, the likeliest
-// first.
+constexpr size_t most_steps = 4;  // of a launch
+
+using Kernels = std::span<const Kernel* const>;
+
+// One way to make launches. Of several steps, `joins` says how many of them, from the first on, are one launch (less
+// than two: none) and notes in the plan what it found; of one kernel, or equal ones, `concerns` says whether it is
+// asked at all, and `declines` why it is not he ("" if he is).
 struct Implementation {
   std::string_view name;
-  std::string (*declines)(const Kernel& kernel, const Product& product);
-  std::vector<Made> (*make)(const Kernel& kernel, const Product& product, const Features& features, size_t most);
+  size_t (*joins)(std::span<const GroupStep> steps, std::span<const plan::Contracted> contracted,
+                  const Features& features, StepsPlan& plan);
+  bool (*concerns)(const Kernel& kernel, const Analysis& known);
+  std::string (*declines)(const Kernel& kernel, const Analysis& known, const Product* product);
+  std::vector<Made> (*make)(const LaunchKernels& launch, const Product* product, const Features& features, size_t most);
 };
 
-std::vector<Made> make_likeliest_tiles(const Kernel& kernel, const Product& product, const Features& features,
-                                       size_t most) {
-  std::vector<Made> ways;
-  for (const products::TileShape& shape : products::likeliest(products::rate_tiles(product, features), most))
-    ways.push_back(products::make_tiles(kernel, product, shape));
-  return ways;
+// Whether none has to do with what the other one writes.
+bool are_apart(const GroupStep& a, const GroupStep& b) {
+  for (size_t i = 0; i < a.values.size(); ++i)
+    for (size_t j = 0; j < b.values.size(); ++j)
+      if ((a.kernel->args[i].written || b.kernel->args[j].written) && a.values[i] == b.values[j]) return false;
+  return true;
 }
 
-std::vector<Made> make_likeliest_depthwise(const Kernel& kernel, const Product& product, const Features&, size_t most) {
-  std::string why;
+// A launch has one word for traps, in which the last one stays: the first of the steps that trap would be lost.
+bool are_beside(const GroupStep& first, const GroupStep& next) {
+  return can_be_beside(*next.kernel) && are_apart(first, next) &&
+         !(takes_trap(*first.kernel) && takes_trap(*next.kernel));
+}
+
+bool is_equal(const GroupStep& first, const GroupStep& next) {
+  return next.kernel->contraction && next.values.size() == first.values.size() &&
+         kernel_name(*next.kernel) == kernel_name(*first.kernel) && are_apart(first, next);
+}
+
+// How many steps, from the first on, are what each of them is to all before it.
+template <typename Relation>
+size_t count_related(std::span<const GroupStep> steps, const Relation& is_related) {
+  size_t count = 1;
+  const auto joins = [&](const GroupStep& next) {
+    return std::all_of(steps.begin(), steps.begin() + static_cast<ptrdiff_t>(count),
+                       [&](const GroupStep& step) { return is_related(step, next); });
+  };
+  while (count < std::min(most_steps, steps.size()) && joins(steps[count])) ++count;
+  return count;
+}
+
+// What the first of two products makes is stored too where others have to do with it.
+size_t join_pair(std::span<const GroupStep> steps, std::span<const plan::Contracted>, const Features& features,
+                 StepsPlan& plan) {
+  const GroupStep& first = steps[0];
+  if (steps.size() < 2 || !first.kernel->contraction) return 0;
+  bool keep = false;
+  for (size_t i = 0; i < first.kept.size(); ++i)
+    if (first.kernel->args[i].written) keep = first.kept[i];
+  plan.pair = products::find_pair(first, steps[1], features, keep);
+  return plan.pair ? 2 : 0;
+}
+
+size_t join_columns(std::span<const GroupStep> steps, std::span<const plan::Contracted> contracted,
+                    const Features& features, StepsPlan& plan) {
+  plan.columns = products::find_columns(steps, contracted, features);
+  return plan.columns.size();
+}
+
+size_t join_beside(std::span<const GroupStep> steps, std::span<const plan::Contracted>, const Features&, StepsPlan&) {
+  return can_be_beside(*steps[0].kernel) ? count_related(steps, are_beside) : 0;
+}
+
+bool is_attention(const Kernel& k, const Analysis&) {
+  return k.contraction && k.contraction->kind == ContractionKind::attention;
+}
+bool is_product(const Kernel&, const Analysis& known) { return known.contracted.product.has_value(); }
+bool is_plain(const Kernel& k) { return !k.contraction && !k.call; }
+bool combines(const Kernel& k, const Analysis&) {
+  return is_plain(k) && std::any_of(k.stores.begin(), k.stores.end(), [](const Store& s) { return s.accumulate; });
+}
+bool orders(const Kernel& k, const Analysis&) { return is_plain(k) && has_order(k); }
+bool scans(const Kernel& k, const Analysis&) {
+  return is_plain(k) && std::any_of(k.exprs.begin(), k.exprs.end(), [](const Expr& e) { return e.op == ExprOp::scan; });
+}
+bool pairs_up(const Kernel& k, const Analysis&) { return is_plain(k) && rows::has_pairs(k); }
+
+std::string attention_declines(const Kernel&, const Analysis& known, const Product*) {
+  const auto& attention = known.contracted.attention;
+  return attention ? attention::attention_declines(*attention) : known.contracted.no_attention;
+}
+template <std::string (*declines)(const Product&)>
+std::string product_declines(const Kernel&, const Analysis&, const Product* p) {
+  return declines(*p);
+}
+std::string patches_decline(const Kernel&, const Analysis& known, const Product* p) {
+  return known.patches ? products::patches_decline(*known.patches, *p) : known.no_patches;
+}
+std::string depthwise_declines(const Kernel& k, const Analysis& known, const Product*) {
+  if (!known.no_depthwise.empty()) return known.no_depthwise;
+  return products::depthwise_packing(k, *known.contracted.windows).empty() ? "" : "the weight is not packed";
+}
+template <std::string (*declines)(const Kernel&)>
+std::string kernel_declines(const Kernel& k, const Analysis&, const Product*) {
+  return declines(k);
+}
+std::string takes_all(const Kernel&, const Analysis&, const Product*) { return {}; }
+
+std::vector<Made> make_pair(const LaunchKernels& l, const Product*, const Features&, size_t most) {
+  return products::make_joined(*l.plan->pair, l.ahead, most);
+}
+std::vector<Made> make_columns(const LaunchKernels& l, const Product*, const Features&, size_t most) {
+  return products::make_columns(l.kernels, l.plan->columns, l.ahead, most);
+}
+std::vector<Made> make_all_beside(const LaunchKernels& l, const Product*, const Features&, size_t) {
+  return {make_beside(l.kernels)};
+}
+std::vector<Made> make_attention(const LaunchKernels& l, const Product*, const Features& features, size_t) {
+  const plan::Attention& a = *l.plan->known.contracted.attention;
+  Made made = attention::make_attention(*l.kernels[0], a, attention::choose_attention(a, features));
+  made.symbol = kernel_name(*l.kernels[0]);
+  return {std::move(made)};
+}
+std::vector<Made> make_dots(const LaunchKernels& l, const Product* p, const Features&, size_t) {
+  return {products::make_dots(*l.kernels[0], *p, products::choose_dots(*p))};
+}
+std::vector<Made> make_patches(const LaunchKernels& l, const Product* p, const Features&, size_t) {
+  const products::PatchConv& conv = *l.plan->known.patches;
+  return {products::make_patches(*l.kernels[0], *p, conv, products::choose_patch(conv))};
+}
+std::vector<Made> make_depthwise(const LaunchKernels& l, const Product* p, const Features&, size_t most) {
+  const ConvWindows& windows = *l.plan->known.contracted.windows;
   std::vector<Made> ways;
-  for (const int pixels : products::rate_depthwise(*products::find_depthwise(kernel, why)))
-    if (ways.size() < most) ways.push_back(products::make_depthwise(kernel, product, pixels));
+  for (const int pixels : products::rate_depthwise(windows))
+    if (ways.size() < most) ways.push_back(products::make_depthwise(*l.kernels[0], *p, windows, pixels));
   return ways;
+}
+std::vector<Made> make_tiles(const LaunchKernels& l, const Product* p, const Features& features, size_t most) {
+  std::vector<Made> ways;
+  for (const products::TileShape& shape : products::likeliest(products::rate_tiles(*p, features), most))
+    ways.push_back(products::make_tiles(*l.kernels[0], *p, shape));
+  return ways;
+}
+template <Made (*make)(const Kernel&)>
+std::vector<Made> make_one(const LaunchKernels& l, const Product*, const Features&, size_t) {
+  return {make(*l.kernels[0])};
+}
+std::vector<Made> make_as_rows(const LaunchKernels& l, const Product*, const Features&, size_t) {
+  return {make_rows(*l.kernels[0], l.ahead)};
 }
 
 constexpr Implementation implementations[] = {
-    {"dots", [](const Kernel&, const Product& p) { return products::dots_decline(p); },
-     [](const Kernel& k, const Product& p, const Features&, size_t) {
-       return std::vector{products::make_dots(k, p, products::choose_dots(p))};
-     }},
-    {"patches", products::patches_decline,
-     [](const Kernel& k, const Product& p, const Features&, size_t) {
-       return std::vector{products::make_patches(k, p, products::choose_patch(k))};
-     }},
-    {"depthwise", [](const Kernel& k, const Product&) { return products::depthwise_decline(k); },
-     make_likeliest_depthwise},
-    {"tiles", [](const Kernel&, const Product& p) { return products::tiles_decline(p); }, make_likeliest_tiles},
+    {"pair", join_pair, nullptr, nullptr, make_pair},
+    {"columns", join_columns, nullptr, nullptr, make_columns},
+    {"beside", join_beside, nullptr, nullptr, make_all_beside},
+    {"attention", nullptr, is_attention, attention_declines, make_attention},
+    {"dots", nullptr, is_product, product_declines<products::dots_decline>, make_dots},
+    {"patches", nullptr, is_product, patches_decline, make_patches},
+    {"depthwise", nullptr, is_product, depthwise_declines, make_depthwise},
+    {"tiles", nullptr, is_product, product_declines<products::tiles_decline>, make_tiles},
+    {"combined lines", nullptr, combines, kernel_declines<rows::combine_decline>, make_one<rows::make_combined>},
+    {"ordered rows", nullptr, orders, kernel_declines<rows::order_decline>, make_one<rows::make_ordered>},
+    {"scanned rows", nullptr, scans, kernel_declines<rows::scan_decline>, make_one<rows::make_scanned>},
+    {"pairs", nullptr, pairs_up, kernel_declines<rows::pairs_decline>, make_one<rows::make_pairs>},
+    {"rows", nullptr, [](const Kernel&, const Analysis&) { return true; }, takes_all, make_as_rows},
 };
+constexpr size_t rows_as_printed = std::size(implementations) - 1;
 
-// How kernels without a contraction are made otherwise than as they are printed: of which it is asked, why it declines
-// one ("" if it does not).
-struct OwnText {
-  std::string_view name;
-  bool (*concerns)(const Kernel& kernel);
-  std::string (*declines)(const Kernel& kernel);
-  Made (*make)(const Kernel& kernel);
-};
-
-bool combines(const Kernel& k) {
-  return std::any_of(k.stores.begin(), k.stores.end(), [](const Store& s) { return s.accumulate; });
-}
-
-bool scans(const Kernel& k) {
-  return std::any_of(k.exprs.begin(), k.exprs.end(), [](const Expr& e) { return e.op == ExprOp::scan; });
-}
-
-constexpr OwnText own_texts[] = {
-    {"combined lines", combines, rows::combine_decline, rows::make_combined},
-    {"ordered rows", has_order, rows::order_decline, rows::make_ordered},
-    {"scanned rows", scans, rows::scan_decline, rows::make_scanned},
-    {"pairs", rows::has_pairs, rows::pairs_decline, rows::make_pairs},
-};
-
-// The first that takes it; else why none does.
-const OwnText* find_own_text(const Kernel& kernel, std::string& declined) {
-  if (kernel.contraction || kernel.call) return nullptr;
-  for (const OwnText& one : own_texts) {
-    if (!one.concerns(kernel)) continue;
-    const std::string why = one.declines(kernel);
-    if (why.empty()) return &one;
-    declined += fmt::format("{}{}: {}", declined.empty() ? "" : "; ", one.name, why);
+// The first implementation of one kernel, from this one on, that takes it; those that do not are noted. `rows` does.
+size_t find_implementation(size_t from, const Kernel& kernel, const Analysis& known, const Product* product,
+                           std::vector<std::string>& declined) {
+  for (size_t n = from; n < std::size(implementations); ++n) {
+    const Implementation& i = implementations[n];
+    if (i.joins || !i.concerns(kernel, known)) continue;
+    const std::string why = i.declines(kernel, known, product);
+    if (why.empty()) return n;
+    declined.push_back(fmt::format("{}: {}", i.name, why));
   }
-  return nullptr;
+  fail(ErrorKind::internal, "cuda: nobody takes kernel {}", kernel.name);
+}
+
+std::optional<Product> product_of(const Analysis& known, int copies) {
+  std::optional<Product> product = known.contracted.product;
+  if (product) product->copies = copies;
+  return product;
 }
 
 std::vector<std::string> traps_of(const Kernel& printed) {
@@ -105,6 +216,74 @@ std::vector<std::string> traps_of(const Kernel& printed) {
 }
 
 }  // namespace
+
+std::string_view StepsPlan::name() const { return implementations[implementation].name; }
+
+StepsPlan plan_kernel(const Kernel& kernel, Analysis known, int copies) {
+  StepsPlan plan;
+  plan.known = std::move(known);
+  const auto product = product_of(plan.known, copies);
+  if (kernel.contraction && !is_attention(kernel, plan.known) && !product)
+    plan.declined.push_back(plan.known.contracted.no_product);
+  plan.implementation = find_implementation(0, kernel, plan.known, product ? &*product : nullptr, plan.declined);
+  return plan;
+}
+
+Group group_steps(std::span<const GroupStep> steps, const Features& features) {
+  std::vector<plan::Contracted> contracted;  // of the steps up to the first without a contraction
+  while (contracted.size() < std::min(most_steps, steps.size()) && steps[contracted.size()].kernel->contraction)
+    contracted.push_back(plan::contracted(*steps[contracted.size()].kernel));
+  for (size_t n = 0; n < std::size(implementations); ++n) {
+    if (!implementations[n].joins) continue;
+    StepsPlan plan;
+    plan.implementation = n;
+    const size_t count = implementations[n].joins(steps, contracted, features, plan);
+    if (count > 1) return {count, std::make_shared<const StepsPlan>(std::move(plan))};
+  }
+  const Kernel& kernel = *steps[0].kernel;
+  Analysis known = contracted.empty() ? Analysis{} : analyse(kernel, std::move(contracted[0]));
+  const size_t count = several_at_once(kernel, known) ? count_related(steps, is_equal) : 1;
+  return {count, std::make_shared<const StepsPlan>(plan_kernel(kernel, std::move(known), static_cast<int>(count)))};
+}
+
+std::vector<Made> make_ways(const LaunchKernels& launch, const Features& features, size_t most) {
+  const StepsPlan& plan = *launch.plan;
+  const Kernel& kernel = *launch.kernels[0];
+  if (implementations[plan.implementation].joins) {
+    std::vector<Made> ways = implementations[plan.implementation].make(launch, nullptr, features, most);
+    for (Made& made : ways) made.early = true;
+    return ways;
+  }
+  auto product = product_of(plan.known, static_cast<int>(launch.kernels.size()));
+  if (product)
+    for (Operand* o : {&product->a, &product->b}) o->ahead = launch.ahead[static_cast<size_t>(o->arg)];
+  const Product* p = product ? &*product : nullptr;
+  std::vector<Made> ways;
+  std::vector<std::string> declined = plan.declined;
+  // Others than the first that are asked of the same kernels are ways to make it too.
+  for (size_t n = plan.implementation; ways.size() < most;
+       n = find_implementation(n + 1, kernel, plan.known, p, declined)) {
+    const Implementation& i = implementations[n];
+    if (i.concerns != implementations[plan.implementation].concerns) break;
+    for (Made& made : i.make(launch, p, features, most - ways.size())) {
+      if (n != rows_as_printed) {
+        made.symbol = p ? function_name(kernel, *p) : made.symbol;
+        made.traps = traps_of(kernel);
+      }
+      made.early = true;
+      if (!declined.empty()) made.how += fmt::format(" ({})", fmt::join(declined, "; "));
+      ways.push_back(std::move(made));
+    }
+    if (n == rows_as_printed) break;
+  }
+  return ways;
+}
+
+Made make_kernel(const Kernel& kernel, const Features& features, const std::vector<bool>& ahead, int copies) {
+  const StepsPlan plan = plan_kernel(kernel, analyse(kernel), copies);
+  const LaunchKernels launch{std::vector<const Kernel*>(static_cast<size_t>(copies), &kernel), &plan, ahead};
+  return std::move(make_ways(launch, features, 1)[0]);
+}
 
 Made make_rows(const Kernel& kernel, const std::vector<bool>& ahead, const std::optional<Schedule>& schedule) {
   Kernel spelled;
@@ -132,65 +311,18 @@ Made make_rows(const Kernel& kernel, const std::vector<bool>& ahead, const std::
   return made;
 }
 
-bool has_own_text(const Kernel& kernel) {
-  std::string declined;
-  return find_own_text(kernel, declined) != nullptr;
+bool has_own_text(const Kernel& kernel, const Analysis& known) {
+  std::vector<std::string> declined;
+  const auto product = product_of(known, 1);
+  return find_implementation(0, kernel, known, product ? &*product : nullptr, declined) != rows_as_printed;
 }
 
-bool several_at_once(const Kernel& kernel) {
-  std::string why;
+bool has_own_text(const Kernel& kernel) { return !kernel.contraction && has_own_text(kernel, {}); }
+
+bool several_at_once(const Kernel& kernel, const Analysis& known) {
   const auto written = [](const KernelArg& arg) { return arg.written; };
-  if (!kernel.contraction || takes_trap(kernel) || std::count_if(kernel.args.begin(), kernel.args.end(), written) != 1)
-    return false;
-  const auto product = find_product(kernel, why);
-  return product && std::any_of(std::begin(implementations), std::end(implementations),
-                                [&](const Implementation& i) { return i.declines(kernel, *product).empty(); });
-}
-
-Made make_kernel(const Kernel& kernel, const Features& features, const std::vector<bool>& ahead, int copies) {
-  return std::move(make_ways(kernel, features, ahead, copies, 1)[0]);
-}
-
-std::vector<Made> make_ways(const Kernel& kernel, const Features& features, const std::vector<bool>& ahead, int copies,
-                            size_t most) {
-  std::string declined;
-  if (!kernel.contraction) {
-    const OwnText* own = find_own_text(kernel, declined);
-    Made made = own ? own->make(kernel) : make_rows(kernel, ahead);
-    if (own) made.traps = traps_of(kernel);
-    if (!declined.empty()) made.how += fmt::format(" ({})", declined);
-    return {std::move(made)};
-  }
-  if (kernel.contraction->kind == ContractionKind::attention)
-    if (const auto attention = attention::find_attention(kernel, declined)) {
-      Made made = attention::make_attention(kernel, *attention, attention::choose_attention(*attention, features));
-      made.symbol = kernel_name(kernel);
-      made.traps = traps_of(kernel);
-      return {std::move(made)};
-    }
-  std::vector<Made> ways;
-  if (auto product = find_product(kernel, declined)) {
-    for (Operand* o : {&product->a, &product->b}) o->ahead = ahead[static_cast<size_t>(o->arg)];
-    product->copies = copies;
-    for (const Implementation& i : implementations) {
-      const std::string why = i.declines(kernel, *product);
-      if (!why.empty()) {
-        declined += fmt::format("{}{}: {}", declined.empty() ? "" : "; ", i.name, why);
-        continue;
-      }
-      for (Made& made : i.make(kernel, *product, features, most - ways.size())) {
-        made.symbol = function_name(kernel, *product);
-        made.traps = traps_of(kernel);
-        if (!declined.empty()) made.how += fmt::format(" ({})", declined);
-        ways.push_back(std::move(made));
-      }
-      if (ways.size() == most) break;
-    }
-  }
-  if (!ways.empty()) return ways;
-  ways.push_back(make_rows(kernel, ahead));
-  ways[0].how += fmt::format(" ({})", declined);
-  return ways;
+  return is_product(kernel, known) && !takes_trap(kernel) &&
+         std::count_if(kernel.args.begin(), kernel.args.end(), written) == 1 && has_own_text(kernel, known);
 }
 
 }  // namespace npusim::cuda::codegen::choose

@@ -1,25 +1,49 @@
-// The ways in which kernels are made for this device, in the order in which they are asked.
+// The ways in which launches are made for this device, in the order in which they are asked.
 #pragma once
 #include <optional>
+#include <span>
+#include <string>
 #include <vector>
 
+#include "backends/cuda/codegen/choose/analysis.h"
 #include "backends/cuda/codegen/made.h"
-#include "backends/cuda/codegen/product.h"
+#include "backends/cuda/codegen/products/pair.h"
+#include "codegen/target.h"
 
 namespace npusim::cuda::codegen::choose {
 
-// `attention`, `dots`, `patches`, `depthwise`, `tiles`, without a contraction `combined lines` and `ordered rows`, and
-// rows, which takes all: at most so many ways, the likeliest first, of which there always is one. The kernel is one
-// that refuse() did not name; `ahead` says by argument what is in memory before the method runs. Several copies: only
-// of what several_at_once() allows.
-std::vector<Made> make_ways(const Kernel& kernel, const Features& features, const std::vector<bool>& ahead, int copies,
-                            size_t most);
+// What one launch of some steps is, decided once: which of the implementations makes it, and what that has found.
+struct StepsPlan : LaunchPlan {
+  size_t implementation = 0;           // its number in the list
+  Analysis known;                      // of the first step's kernel
+  std::optional<products::Pair> pair;  // of two products, of which the second reads what the first makes
+  std::vector<Product> columns;        // of products of the same rows that differ, by step
+  std::vector<std::string> declined;   // who was asked before, and why it is not he: "tiles: operands of int8"
+  std::string_view name() const;       // of the implementation
+};
+
+// The first so many of these steps, which follow each other, that are one launch.
+Group group_steps(std::span<const GroupStep> steps, const Features& features);
+// One kernel, or so many copies of it, each of memory of its own, of which several_at_once() must allow several.
+StepsPlan plan_kernel(const Kernel& kernel, Analysis known, int copies);
+
+// A launch that is to be made of kernels, by step. `ahead`: by argument of all of them, or of equal ones by that of
+// each: what is in memory before the method runs.
+struct LaunchKernels {
+  std::vector<const Kernel*> kernels;
+  const StepsPlan* plan = nullptr;
+  std::vector<bool> ahead;
+};
+// At most so many ways, the likeliest to be the fastest first, of which there always is one.
+std::vector<Made> make_ways(const LaunchKernels& launch, const Features& features, size_t most);
 Made make_kernel(const Kernel& kernel, const Features& features, const std::vector<bool>& ahead, int copies = 1);
+
 // As rows and points, where a contraction is spelled out as rows that sum; the schedule, if not given, is chosen.
 Made make_rows(const Kernel& kernel, const std::vector<bool>& ahead, const std::optional<Schedule>& schedule = {});
-// Whether a kernel without a contraction is made otherwise than as it is printed.
+// Whether a kernel without a contraction is made otherwise than as it is printed, and a product otherwise than as rows.
 bool has_own_text(const Kernel& kernel);
+bool has_own_text(const Kernel& kernel, const Analysis& known);
 // Whether one launch can make several kernels like this one, each of memory of its own.
-bool several_at_once(const Kernel& kernel);
+bool several_at_once(const Kernel& kernel, const Analysis& known);
 
 }  // namespace npusim::cuda::codegen::choose

@@ -34,13 +34,12 @@ Unfused whole(const Kernel& kernel) {
 
 // The order in which the weight of a convolution is read in words if it is stored so; empty: it is read so, or cannot
 // be.
-std::vector<int> find_packing(const Kernel& k, int64_t& padding) {
-  std::string why;
-  const auto product = find_product(k, why);
+std::vector<int> find_packing(const Kernel& k, const Analysis& known, int64_t& padding) {
+  const std::optional<Product>& product = known.contracted.product;
   if (!product || k.contraction->kind != ContractionKind::conv || !k.contraction->b.guards.empty()) return {};
-  if (const auto windows = products::find_depthwise(k, why)) return products::depthwise_packing(k, *windows);
-  if (const auto conv = products::find_patch_conv(k, why); conv && products::makes_words(*product)) {
-    if (conv->packed) return {};
+  if (known.no_depthwise.empty()) return products::depthwise_packing(k, *known.contracted.windows);
+  if (known.patches && products::makes_words(*product)) {
+    if (known.patches->packed) return {};
     padding = products::patch_channels;
     const int in_channel = static_cast<int>(k.space.size());
     return {2, in_channel + 1, in_channel + 2, in_channel};
@@ -67,13 +66,11 @@ int64_t find_split_of_dots(const Kernel& k, const Product& product, size_t& alon
 }
 
 // Into how many pieces of which reduced dimension: 1 if it stays whole.
-int64_t find_split(const Kernel& k, const Features& features, size_t& along) {
-  std::string why;
-  const auto product = find_product(k, why);
-  if (product && products::dots_decline(*product).empty()) return find_split_of_dots(k, *product, along);
-  if (!product || products::patches_decline(k, *product).empty() || products::depthwise_decline(k).empty() ||
-      !products::tiles_decline(*product).empty())
-    return 1;
+int64_t find_split(const Kernel& k, const Analysis& known, const Features& features, size_t& along) {
+  const std::optional<Product>& product = known.contracted.product;
+  const std::string_view made_as = plan_kernel(k, known, 1).name();
+  if (made_as == "dots") return find_split_of_dots(k, *product, along);
+  if (made_as != "tiles") return 1;
   constexpr double of_sum = 5500;  // cycles for the second kernel and what lies between
   double least = products::rate_tiles(*product, features)[0].cycles;
   int64_t best = 1;
@@ -161,14 +158,6 @@ void split_long_rows(Unfused& parts, size_t arguments) {
   }
 }
 
-// Of a product, but that which prints its rows.
-bool has_implementation(const Kernel& k) {
-  std::string why;
-  const auto product = find_product(k, why);
-  return product && (products::dots_decline(*product).empty() || products::patches_decline(k, *product).empty() ||
-                     products::depthwise_decline(k).empty() || products::tiles_decline(*product).empty());
-}
-
 Unfused parts_of_rows(const Kernel& kernel) {
   if (has_order(kernel) && has_own_text(kernel)) return {};
   Unfused parts = has_order(kernel) ? unfuse(kernel) : whole(kernel);
@@ -190,46 +179,65 @@ Unfused parts_of_transform(const Kernel& kernel, const Features& features) {
   return parts;
 }
 
+bool is_one_attention(const Kernel& k, const Analysis& known) { return plan_kernel(k, known, 1).name() == "attention"; }
+
+Unfused products_of_attention(const Kernel& kernel) {
+  const DType values = kernel.args[static_cast<size_t>(kernel.contraction->b.arg)].dtype;
+  const bool products = values == DType::f16 || values == DType::bf16 || values == DType::f32;
+  return products ? attention_products(kernel, values) : unfuse(kernel);
+}
+
+// Steps of pieces of the keys, or with what is found out before; no steps: it is one kernel; nullopt: it is none.
+std::optional<Unfused> parts_of_attention(const Kernel& kernel, const Features& features) {
+  const Analysis known = analyse(kernel);
+  if (!is_one_attention(kernel, known)) return std::nullopt;
+  const plan::Attention& a = *known.contracted.attention;
+  const int64_t pieces = attention::pieces_of(a);
+  if (pieces == 0) return std::nullopt;
+  if (pieces == 1) {
+    const attention::AttentionShape shape = attention::choose_attention(a, features);
+    const bool pays = shape.groups > 0 && a.keys >= least_keys_of_summary;
+    return pays ? attention::summarize_attention(kernel, a, shape) : Unfused{};
+  }
+  Unfused parts = split_attention(kernel, pieces);
+  const Kernel& first = parts.steps[0].kernel;
+  if (!is_one_attention(first, analyse(first))) return std::nullopt;
+  return parts;
+}
+
+// Products of which there are too few tiles, or too long ones, as pieces of their depth.
+void split_products(Unfused& parts, size_t arguments, const Features& features) {
+  for (size_t n = 0; n < parts.steps.size(); ++n) {
+    const Kernel step = parts.steps[n].kernel;
+    size_t along = 0;
+    if (!step.contraction || step.contraction->kind == ContractionKind::attention) continue;
+    const int64_t pieces = find_split(step, analyse(step), features, along);
+    if (pieces > 1) replace_step(parts, arguments, n++, split_sum(step, along, pieces));
+  }
+}
+
+Unfused parts_of_product(const Kernel& kernel, const Features& features) {
+  const Analysis known = analyse(kernel);
+  int64_t padding = 1;
+  const std::vector<int> order = find_packing(kernel, known, padding);
+  Unfused parts = order.empty() ? whole(kernel) : pack_operand(kernel, order, padding);
+  split_products(parts, kernel.args.size(), features);
+  if (parts.steps.size() > 1) return parts;
+  Unfused rows = unfuse(kernel);  // what adds up is several
+  if (!has_own_text(kernel, known)) split_long_rows(rows, kernel.args.size());
+  return rows.steps.size() > 1 ? rows : Unfused{};
+}
+
 }  // namespace
 
 Unfused find_parts(const Kernel& kernel, const Features& features) {
   if (has_fourier(kernel)) return parts_of_transform(kernel, features);
   if (!kernel.contraction) return parts_of_rows(kernel);
-  Unfused parts;
-  int64_t padding = 1;
-  if (kernel.contraction->kind == ContractionKind::attention) {
-    std::string why;
-    if (const auto attention = attention::find_attention(kernel, why))
-      if (const int64_t pieces = attention::pieces_of(*attention); pieces > 0) {
-        if (pieces == 1) {
-          const attention::AttentionShape shape = attention::choose_attention(*attention, features);
-          const bool pays = shape.groups > 0 && attention->keys >= least_keys_of_summary;
-          return pays ? attention::summarize_attention(kernel, *attention, shape) : Unfused{};
-        }
-        parts = split_attention(kernel, pieces);
-        if (attention::find_attention(parts.steps[0].kernel, why)) return parts;
-      }
-    const DType values = kernel.args[static_cast<size_t>(kernel.contraction->b.arg)].dtype;
-    const bool products = values == DType::f16 || values == DType::bf16 || values == DType::f32;
-    parts = products ? attention_products(kernel, values) : unfuse(kernel);
-  } else if (const std::vector<int> order = find_packing(kernel, padding); !order.empty()) {
-    parts = pack_operand(kernel, order, padding);
-  } else {
-    parts = whole(kernel);
-  }
-  for (size_t n = 0; n < parts.steps.size(); ++n) {
-    const Kernel step = parts.steps[n].kernel;
-    size_t along = 0;
-    if (!step.contraction || step.contraction->kind == ContractionKind::attention) continue;
-    const int64_t pieces = find_split(step, features, along);
-    if (pieces > 1) replace_step(parts, kernel.args.size(), n++, split_sum(step, along, pieces));
-  }
-  if (parts.steps.size() == 1 && kernel.contraction->kind != ContractionKind::attention) {
-    Unfused rows = unfuse(kernel);  // what adds up is several
-    if (!has_implementation(kernel)) split_long_rows(rows, kernel.args.size());
-    return rows.steps.size() > 1 ? rows : Unfused{};
-  }
-  return parts;
+  if (kernel.contraction->kind != ContractionKind::attention) return parts_of_product(kernel, features);
+  if (auto parts = parts_of_attention(kernel, features)) return std::move(*parts);
+  Unfused products = products_of_attention(kernel);
+  split_products(products, kernel.args.size(), features);
+  return products;
 }
 
 }  // namespace npusim::cuda::codegen::choose

@@ -31,75 +31,80 @@ bool same_rows(const Product& p, const Product& q) {
          address_type(p.b) == address_type(q.b);
 }
 
-std::optional<Product> product_of(const Kernel& kernel) {
+bool can_be_column(const Kernel& kernel, const plan::Contracted& contracted) {
   const auto written = [](const KernelArg& arg) { return arg.written; };
-  if (!kernel.contraction || kernel.contraction->kind != ContractionKind::matmul || takes_trap(kernel) ||
-      std::count_if(kernel.args.begin(), kernel.args.end(), written) != 1)
-    return std::nullopt;
-  std::string why;
-  auto product = find_product(kernel, why);
-  if (product && (!is_plain(*product) || dots_decline(*product).empty())) return std::nullopt;
-  return product;
+  return kernel.contraction && kernel.contraction->kind == ContractionKind::matmul && !takes_trap(kernel) &&
+         std::count_if(kernel.args.begin(), kernel.args.end(), written) == 1 && contracted.product &&
+         is_plain(*contracted.product) && !dots_decline(*contracted.product).empty();
 }
 
-}  // namespace
+// Whether a step has to do with what the other one writes.
+bool meet(const GroupStep& a, const GroupStep& b) {
+  const auto writes_of = [](const GroupStep& by, const GroupStep& of) {
+    for (size_t i = 0; i < by.values.size(); ++i)
+      if (by.kernel->args[i].written && std::find(of.values.begin(), of.values.end(), by.values[i]) != of.values.end())
+        return true;
+    return false;
+  };
+  return writes_of(a, b) || writes_of(b, a);
+}
 
-size_t count_columns(std::span<const GroupStep> steps, const Features& features) {
-  std::vector<Product> products;
-  if (!features.groups) return 1;
-  double apart = 0;  // cycles of the launches that there are without
-  const auto value = [](const GroupStep& step, int arg) { return step.values[static_cast<size_t>(arg)]; };
-  for (size_t n = 0; n < std::min(most, steps.size()); ++n) {
-    const auto product = product_of(*steps[n].kernel);
-    if (!product) break;
-    if (n > 0 &&
-        (!same_rows(products[0], *product) || value(steps[0], products[0].a.arg) != value(steps[n], product->a.arg)))
-      break;
-    const auto is_written = [&](const GroupStep& by, const GroupStep& of) {
-      for (size_t i = 0; i < by.values.size(); ++i)
-        if (by.kernel->args[i].written &&
-            std::find(of.values.begin(), of.values.end(), by.values[i]) != of.values.end())
-          return true;
-      return false;
-    };
-    if (std::any_of(steps.begin(), steps.begin() + static_cast<ptrdiff_t>(n),
-                    [&](const GroupStep& step) { return is_written(step, steps[n]) || is_written(steps[n], step); }))
-      break;
-    products.push_back(*product);
-  }
+// Cycles of the launches that there are without.
+double cycles_apart(std::span<const GroupStep> steps, const std::vector<Product>& products, const Features& features) {
+  double apart = 0;
   const auto name = [&](size_t n) { return kernel_name(*steps[n].kernel); };
   for (size_t n = 0, last = 0; n < products.size(); n = last) {
     while (last < products.size() && name(last) == name(n)) ++last;
-    if (n == 0 && last == products.size()) return 1;  // equal ones are launched together anyhow
+    if (n == 0 && last == products.size()) return 0;  // equal ones are launched together anyhow
     Product copies = products[n];
     copies.copies = static_cast<int>(last - n);
     apart += rate_tiles(copies, features)[0].cycles;
   }
-  if (products.size() < 2) return 1;
-  const std::vector<RatedTile> together = rate_columns_tiles(products);
-  return !together.empty() && together[0].cycles < apart ? products.size() : 1;
+  return apart;
 }
 
-std::vector<Made> make_columns(std::span<const Kernel* const> kernels, const std::vector<bool>& ahead, size_t most) {
+}  // namespace
+
+std::vector<Product> find_columns(std::span<const GroupStep> steps, std::span<const plan::Contracted> contracted,
+                                  const Features& features) {
   std::vector<Product> products;
-  for (const Kernel* kernel : kernels) products.push_back(*product_of(*kernel));
+  if (!features.groups) return products;
+  const auto value = [](const GroupStep& step, int arg) { return step.values[static_cast<size_t>(arg)]; };
+  for (size_t n = 0; n < std::min(most, contracted.size()); ++n) {
+    if (!can_be_column(*steps[n].kernel, contracted[n])) break;
+    const Product& product = *contracted[n].product;
+    if (n > 0 &&
+        (!same_rows(products[0], product) || value(steps[0], products[0].a.arg) != value(steps[n], product.a.arg)))
+      break;
+    if (std::any_of(steps.begin(), steps.begin() + static_cast<ptrdiff_t>(n),
+                    [&](const GroupStep& step) { return meet(step, steps[n]); }))
+      break;
+    products.push_back(product);
+  }
+  if (products.size() < 2) return {};
+  const std::vector<RatedTile> together = rate_columns_tiles(products);
+  if (together.empty() || together[0].cycles >= cycles_apart(steps, products, features)) return {};
+  return products;
+}
+
+std::vector<Made> make_columns(std::span<const Kernel* const> kernels, std::span<const Product> products,
+                               const std::vector<bool>& ahead, size_t most) {
   std::vector<Made> ways;
   for (const TileShape& shape : likeliest(rate_columns_tiles(products), most))
-    ways.push_back(make_columns(kernels, ahead, shape));
+    ways.push_back(make_columns(kernels, products, ahead, shape));
   return ways;
 }
 
-Made make_columns(std::span<const Kernel* const> kernels, const std::vector<bool>& ahead, const TileShape& s) {
+Made make_columns(std::span<const Kernel* const> kernels, std::span<const Product> products,
+                  const std::vector<bool>& ahead, const TileShape& s) {
   std::vector<Part> parts;
-  std::vector<Product> products;
   size_t arguments = 0;
   bool rows_ahead = true, columns_ahead = true;
-  for (const Kernel* kernel : kernels) {
-    parts.push_back({kernel, *product_of(*kernel)});
-    rows_ahead = rows_ahead && ahead[arguments + static_cast<size_t>(parts.back().product.a.arg)];
-    columns_ahead = columns_ahead && ahead[arguments + static_cast<size_t>(parts.back().product.b.arg)];
-    arguments += kernel->args.size();
-    products.push_back(parts.back().product);
+  for (size_t n = 0; n < kernels.size(); ++n) {
+    parts.push_back({kernels[n], products[n]});
+    rows_ahead = rows_ahead && ahead[arguments + static_cast<size_t>(products[n].a.arg)];
+    columns_ahead = columns_ahead && ahead[arguments + static_cast<size_t>(products[n].b.arg)];
+    arguments += kernels[n]->args.size();
   }
   for (Part& part : parts) part.product.a.ahead = rows_ahead, part.product.b.ahead = columns_ahead;
   Made made;

@@ -2,17 +2,21 @@
 // are one launch, whatever their columns and what is done with their results.
 #pragma once
 #include "backends/cuda/codegen/made.h"
-#include "backends/cuda/codegen/product.h"
 #include "backends/cuda/codegen/products/tile.h"
 #include "codegen/target.h"
+#include "plan/contracted.h"
 
 namespace npusim::cuda::codegen::products {
 
-// How many of these steps, from the first on, one launch makes; 1 where that is not expected to be faster.
-size_t count_columns(std::span<const GroupStep> steps, const Features& features);
+// Those of these steps, from the first on, that one launch makes: products by step. None where that is not expected to
+// be faster. `contracted`: of the steps that have a contraction, up to the first that has none.
+std::vector<Product> find_columns(std::span<const GroupStep> steps, std::span<const plan::Contracted> contracted,
+                                  const Features& features);
 // `ahead` by the arguments of all, one kernel's behind the other's. At most so many ways, the likeliest first; or this
 // one.
-std::vector<Made> make_columns(std::span<const Kernel* const> kernels, const std::vector<bool>& ahead, size_t most);
-Made make_columns(std::span<const Kernel* const> kernels, const std::vector<bool>& ahead, const TileShape& shape);
+std::vector<Made> make_columns(std::span<const Kernel* const> kernels, std::span<const Product> products,
+                               const std::vector<bool>& ahead, size_t most);
+Made make_columns(std::span<const Kernel* const> kernels, std::span<const Product> products,
+                  const std::vector<bool>& ahead, const TileShape& shape);
 
 }  // namespace npusim::cuda::codegen::products

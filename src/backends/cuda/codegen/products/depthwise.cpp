@@ -144,24 +144,20 @@ class DepthwiseText {
 
 }  // namespace
 
-std::optional<ConvWindows> find_depthwise(const Kernel& k, std::string& why) {
-  const auto none = [&](std::string reason) {
-    why = std::move(reason);
-    return std::nullopt;
-  };
-  if (!k.contraction || k.contraction->kind != ContractionKind::conv) return none("no convolution");
-  std::optional<ConvWindows> w = conv_windows(k);
-  if (!w) return none("no windows of an image");
+std::string no_depthwise(const Kernel& k, const plan::Contracted& contracted) {
+  if (!k.contraction || k.contraction->kind != ContractionKind::conv) return "no convolution";
+  const std::optional<ConvWindows>& w = contracted.windows;
+  if (!w) return "no windows of an image";
   if (w->in_channels != 1 || w->out_channels != 1)
-    return none(fmt::format("{} channels and {} results of a group", w->in_channels, w->out_channels));
-  if (w->groups % channels != 0) return none(fmt::format("{} channels", w->groups));
+    return fmt::format("{} channels and {} results of a group", w->in_channels, w->out_channels);
+  if (w->groups % channels != 0) return fmt::format("{} channels", w->groups);
   const std::span<const int64_t> strides = w->image_strides;
   if (strides[1] != 1 || !in_words(k.contraction->a, strides.first(1)) ||
       !in_words(k.contraction->a, strides.subspan(2)))
-    return none("an image without words of channels");
-  if (!is_whole(k, *w)) return none("an image of which a part is not there");
-  if (threads_of(*w, 1) > int64_t{1} << 30) return none("a large image");
-  return w;
+    return "an image without words of channels";
+  if (!contracted.whole_image) return "an image of which a part is not there";
+  if (threads_of(*w, 1) > int64_t{1} << 30) return "a large image";
+  return {};
 }
 
 std::vector<int> depthwise_packing(const Kernel& k, const ConvWindows& w) {
@@ -184,15 +180,7 @@ std::vector<int> rate_depthwise(const ConvWindows& w) {
   return threads_of(w, 2) >= enough ? std::vector{2, 4, 1} : std::vector{1, 2, 4};
 }
 
-std::string depthwise_decline(const Kernel& k) {
-  std::string why;
-  const auto windows = find_depthwise(k, why);
-  return !windows ? why : depthwise_packing(k, *windows).empty() ? "" : "the weight is not packed";
-}
-
-Made make_depthwise(const Kernel& kernel, const Product& product, int pixels) {
-  std::string why;
-  const ConvWindows windows = *find_depthwise(kernel, why);
+Made make_depthwise(const Kernel& kernel, const Product& product, const ConvWindows& windows, int pixels) {
   const std::string name = function_name(kernel, product);
   PointFunction point;
   point.name = name + "_at";

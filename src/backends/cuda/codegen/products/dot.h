@@ -1,7 +1,7 @@
 // Products of few rows: warps read a matrix once, in words, and each of its lines is the sum of one or several of them.
 #pragma once
 #include "backends/cuda/codegen/made.h"
-#include "backends/cuda/codegen/product.h"
+#include "plan/product.h"
 
 namespace npusim::cuda::codegen::products {
 

@@ -93,24 +93,22 @@ std::optional<Pair> find_pair(const GroupStep& first, const GroupStep& second, c
   k.contraction = std::make_shared<Contraction>(std::move(c));
   k.stores.push_back({up.access(s.stores[0].access), result, false});
   if (keep) k.stores.push_back({gate.access(f.stores[0].access), gate.expression(f.stores[0].expr), false});
-  pair.second_b = of_first[static_cast<size_t>(f.contraction->b.arg)];
   if (!gate.ok() || !up.ok()) return std::nullopt;
   std::string why;
-  auto product = find_product(k, why);
+  auto product = plan::find_product(k, why);
   if (!product) return std::nullopt;
-  product->second_b = pair.second_b;
+  product->second_b = of_first[static_cast<size_t>(f.contraction->b.arg)];
   if (rate_pair_tiles(*product).empty()) return std::nullopt;
+  pair.product = std::move(*product);
   return pair;
 }
 
 namespace {
 
 Product product_of(const Pair& pair, const std::vector<bool>& ahead) {
-  std::string why;
-  Product p = *find_product(pair.kernel, why);
+  Product p = pair.product;
   p.a.ahead = ahead[static_cast<size_t>(p.a.arg)];
-  p.b.ahead = ahead[static_cast<size_t>(p.b.arg)] && ahead[static_cast<size_t>(pair.second_b)];
-  p.second_b = pair.second_b;
+  p.b.ahead = ahead[static_cast<size_t>(p.b.arg)] && ahead[static_cast<size_t>(p.second_b)];
   return p;
 }
 

@@ -1,9 +1,9 @@
 // Two products of the same rows as one kernel, where what one makes is read by the other's epilogue: gate and up.
 #pragma once
 #include "backends/cuda/codegen/made.h"
-#include "backends/cuda/codegen/product.h"
 #include "backends/cuda/codegen/products/tile.h"
 #include "codegen/target.h"
+#include "plan/product.h"
 
 namespace npusim::cuda::codegen::products {
 
@@ -11,7 +11,7 @@ struct Pair {
   // The second product with the first one's epilogue in its own: what they hand over is in registers, rounded as it
   // would be stored, and stored too where it is kept. `contraction` 1 is the first product's sum.
   Kernel kernel;
-  int second_b = 0;                              // the argument that is the first product's matrix
+  Product product;  // of the kernel; second_b: the argument that is the first product's matrix
   std::vector<std::pair<size_t, size_t>> given;  // by argument: of which of the two, and of its arguments
 };
 

@@ -320,7 +320,7 @@ PatchConv::Pixels pixels_of(const PatchConv& c) {
 
 }  // namespace
 
-std::optional<PatchConv> find_patch_conv(const Kernel& k, std::string& why) {
+std::optional<PatchConv> find_patch_conv(const Kernel& k, const plan::Contracted& contracted, std::string& why) {
   const auto none = [&](std::string reason) {
     why = std::move(reason);
     return std::nullopt;
@@ -330,10 +330,9 @@ std::optional<PatchConv> find_patch_conv(const Kernel& k, std::string& why) {
   const DType pixels = k.args[static_cast<size_t>(contraction.a.arg)].dtype;
   if (dtype_size(pixels) != 2) return none(fmt::format("an image of {}", dtype_name(pixels)));
   if (contraction.reduce[0] > patch_channels) return none(fmt::format("{} channels", contraction.reduce[0]));
-  std::optional<ConvWindows> windows = conv_windows(k);
-  if (!windows) return none("no windows of an image");
+  if (!contracted.windows) return none("no windows of an image");
   PatchConv c;
-  c.windows = std::move(*windows);
+  c.windows = *contracted.windows;
   const ConvWindows& w = c.windows;
   if (w.kernel.size() != 2) return none(fmt::format("{} spatial dimensions", w.kernel.size()));
   if (w.groups != 1) return none(fmt::format("{} groups", w.groups));
@@ -345,7 +344,7 @@ std::optional<PatchConv> find_patch_conv(const Kernel& k, std::string& why) {
   c.image.arg = contraction.a.arg;
   c.image.elements = k.args[static_cast<size_t>(contraction.a.arg)].elements;
   c.image.offset = contraction.a.offset;
-  if (!is_whole(k, w)) return none("an image of which a part is not there");
+  if (!contracted.whole_image) return none("an image of which a part is not there");
   c.pixels = pixels_of(c);
   const Access& b = contraction.b;
   const std::vector<int64_t>& s = w.weight_strides;  // [group, out channel, in channel, kernel…]
@@ -366,9 +365,7 @@ int64_t patches_of(const PatchConv& c, const PatchShape& s) {
   return c.windows.batch * z.along(0) * z.along(1);
 }
 
-PatchShape choose_patch(const Kernel& kernel) {
-  std::string why;
-  const PatchConv c = *find_patch_conv(kernel, why);
+PatchShape choose_patch(const PatchConv& c) {
   std::optional<PatchShape> best;
   for (const PatchShape& s : shapes) {
     if (!fits(c, s) || (s.columns > 32 && c.windows.out_channels <= 32)) continue;
@@ -382,18 +379,13 @@ PatchShape choose_patch(const Kernel& kernel) {
 
 bool makes_words(const Product& p) { return p.lanes == word && !p.lanes_are_rows && p.copies == 1; }
 
-std::string patches_decline(const Kernel& k, const Product& p) {
-  std::string why;
-  const auto conv = find_patch_conv(k, why);
-  if (!conv) return why;
-  if (!conv->packed) return "the weight is not packed";
+std::string patches_decline(const PatchConv& conv, const Product& p) {
+  if (!conv.packed) return "the weight is not packed";
   if (!makes_words(p)) return "no words of channels, or several at once";
   return {};
 }
 
-Made make_patches(const Kernel& kernel, const Product& product, const PatchShape& s) {
-  std::string why;
-  const PatchConv conv = *find_patch_conv(kernel, why);
+Made make_patches(const Kernel& kernel, const Product& product, const PatchConv& conv, const PatchShape& s) {
   const Sizes z{conv, s};
   const std::string name = function_name(kernel, product);
   PointFunction point;

@@ -4,8 +4,7 @@
 #include <optional>
 
 #include "backends/cuda/codegen/made.h"
-#include "backends/cuda/codegen/product.h"
-#include "kernel/facts/conv_windows.h"
+#include "plan/contracted.h"
 
 namespace npusim::cuda::codegen::products {
 
@@ -33,15 +32,15 @@ struct PatchShape {
 };
 
 // Why it is no such convolution in `why`, then. Neither where the weight lies nor the result is looked at.
-std::optional<PatchConv> find_patch_conv(const Kernel& kernel, std::string& why);
+std::optional<PatchConv> find_patch_conv(const Kernel& kernel, const plan::Contracted& contracted, std::string& why);
 std::span<const PatchShape> patch_shapes();
 bool fits(const PatchConv& conv, const PatchShape& shape);
-PatchShape choose_patch(const Kernel& kernel);                       // of one that patches do not decline
+PatchShape choose_patch(const PatchConv& conv);
 int64_t patches_of(const PatchConv& conv, const PatchShape& shape);  // of all images, with all columns
 
 // Whether results are words of channels, of one product.
 bool makes_words(const Product& product);
-std::string patches_decline(const Kernel& kernel, const Product& product);  // "" if they do not
-Made make_patches(const Kernel& kernel, const Product& product, const PatchShape& shape);
+std::string patches_decline(const PatchConv& conv, const Product& product);  // "" if they do not
+Made make_patches(const Kernel& kernel, const Product& product, const PatchConv& conv, const PatchShape& shape);
 
 }  // namespace npusim::cuda::codegen::products

@@ -2,8 +2,8 @@
 // memory.
 #pragma once
 #include "backends/cuda/codegen/made.h"
-#include "backends/cuda/codegen/product.h"
 #include "backends/cuda/codegen/text.h"
+#include "plan/product.h"
 
 namespace npusim::cuda::codegen::products {
 

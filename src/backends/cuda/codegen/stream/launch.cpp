@@ -66,14 +66,21 @@ std::optional<StreamLaunch> make_stream(const WholeMethod& method, const StreamW
   auto text = print_stream(steps.method, *plan, way, why);
   if (!text) return std::nullopt;
   StreamLaunch launch;
-  launch.text = std::move(*text);
-  for (const int32_t value : launch.text.values) launch.args.push_back(place_of(method, value));
+  for (const int32_t value : text->values) launch.args.push_back(place_of(method, value));
+  const auto made = std::make_shared<plan::Made>();
   for (size_t s = 0; s < steps.method.steps.size(); ++s) {
-    if (launch.text.first_trap[s] < 0) continue;
+    if (text->first_trap[s] < 0) continue;
     const Kernel& kernel = plan->kernels[s];
-    for (int code = 1; code <= trap_count(kernel); ++code)
-      launch.traps.push_back({steps.origin[s], trap_message(kernel, code)});
+    for (int code = 1; code <= trap_count(kernel); ++code) {
+      made->traps.push_back(trap_message(kernel, code));
+      made->trap_steps.push_back(steps.origin[s]);
+    }
   }
+  made->symbol = std::move(text->symbol), made->functions = std::move(text->functions);
+  made->shape = {stream_grid, stream_block};
+  made->shared_bytes = text->shared_bytes, made->own_bytes = text->own_bytes;
+  made->how = std::move(text->how);
+  launch.made = made;
   return launch;
 }
 
@@ -91,21 +98,10 @@ WholeMethod method_of(const Program& program, const Sequence& sequence, const La
   return method;
 }
 
-void fill_launch(const Program& program, const Sequence& sequence, const StreamLaunch& stream, Launch& launch) {
-  const StreamText& text = stream.text;
-  const auto step = [&](size_t s) -> const Step& { return sequence.steps[static_cast<size_t>(launch.first) + s]; };
-  launch.symbol = text.symbol;
-  launch.grid[0] = stream_grid;
-  launch.block[0] = stream_block;
-  launch.shared_bytes = static_cast<uint32_t>(text.shared_bytes);
-  launch.own_bytes = static_cast<uint64_t>(text.own_bytes);
-  launch.how = text.how;
-  launch.args.clear(), launch.traps.clear();
-  for (const auto& [at, position] : stream.args) launch.args.push_back(step(at).buffers[position]);
-  for (const auto& [at, message] : stream.traps)
-    launch.traps.push_back(fmt::format("node {}: {}", step_name(program, step(at)), message));
-  if (text.traps) launch.args.push_back(trap_word);
-  launch.args.push_back(own_memory);
+plan::LaunchedBy launched_by(const StreamLaunch& stream, std::span<const Step> steps) {
+  plan::LaunchedBy launched{stream.made, {}};
+  for (const auto& [step, position] : stream.args) launched.args.push_back(steps[step].buffers[position]);
+  return launched;
 }
 
 }  // namespace npusim::cuda::codegen::stream

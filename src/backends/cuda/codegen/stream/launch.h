@@ -1,11 +1,14 @@
 // Methods as launches of one stream each.
 #pragma once
+#include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "backends/cuda/codegen/stream/text.h"
 #include "codegen/target.h"
+#include "plan/launches.h"
 
 namespace npusim::cuda::codegen::stream {
 
@@ -14,20 +17,15 @@ struct StreamLaunch : LaunchPlan {
   struct Argument {
     size_t step = 0, position = 0;
   };
-  struct Trap {
-    size_t step = 0;
-    std::string message;
-  };
-  StreamText text;
-  std::vector<Argument> args;  // text.values, of the method's steps
-  std::vector<Trap> traps;     // in the order of their numbers, from 1 on
+  std::shared_ptr<const plan::Made> made;
+  std::vector<Argument> args;  // of the method's steps
 };
 
 // Why it cannot be one in `why`, then. `gains`: or why it gains nothing by it.
 std::optional<StreamLaunch> make_stream(const WholeMethod& method, const StreamWay& way, bool gains, std::string& why);
 // The steps of such a launch, as they were shown when it was made.
 WholeMethod method_of(const Program& program, const Sequence& sequence, const Launch& launch);
-// Fills in the launch: all but its code.
-void fill_launch(const Program& program, const Sequence& sequence, const StreamLaunch& stream, Launch& launch);
+// The launch of a sequence's steps that it is.
+plan::LaunchedBy launched_by(const StreamLaunch& stream, std::span<const Step> steps);
 
 }  // namespace npusim::cuda::codegen::stream

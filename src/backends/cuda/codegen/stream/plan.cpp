@@ -8,6 +8,7 @@
 
 #include "backends/cuda/codegen/stream/block_memory.h"
 #include "backends/cuda/codegen/stream/slices.h"
+#include "kernel/facts/key_count.h"
 #include "kernel/facts/order.h"
 #include "kernel/fuse/unfuse.h"
 #include "print/print.h"
@@ -31,7 +32,9 @@ int64_t points_of(const Kernel& k) {
 
 class Planner {
  public:
-  explicit Planner(const facts::StreamSteps& steps) : m_(steps.method), fed_(steps.fed) { plan_.fed = steps.layout; }
+  explicit Planner(const facts::StreamSteps& steps) : m_(steps.method), contracted_(steps.contracted), fed_(steps.fed) {
+    plan_.fed = steps.layout;
+  }
 
   std::optional<StreamPlan> run(std::string& why) {
     bool streams = false;
@@ -75,11 +78,11 @@ class Planner {
     if (!kernel.contraction) return as_rows(s);
     std::string why;
     if (kernel.contraction->kind == ContractionKind::attention) {
-      plan_.attentions[s] = facts::find_stream_attention(kernel, why);
+      plan_.attentions[s] = facts::find_stream_attention(kernel, contracted_[s], why);
       if (const auto fed = fed_.find(s); fed != fed_.end()) plan_.attentions[s]->feed(fed->second);
       return why;
     }
-    auto product = facts::find_stream_product(kernel, why);
+    auto product = facts::find_stream_product(kernel, contracted_[s], why);
     if (product && use(m_.steps[s].values[static_cast<size_t>(product->matrix)]) != ValueUse::known)
       why = "a matrix that is not known before the run", product.reset();
     if (product) {
@@ -257,7 +260,7 @@ class Planner {
     std::string mask = fmt::format("{} {} {}\n", attention.splits, attention.looks, fmt::join(values, " "));
     const auto add = [&](Kernel k) { k.name.clear(), mask += to_text(k); };
     if (attention.mask >= 0) add(facts::stored_mask(plan_.kernels[s], attention.mask));
-    if (const auto count = facts::stored_count(plan_.kernels[s])) add(*count);
+    if (plan_.attentions[s]->counted) add(stored_count(plan_.kernels[s]));
     const auto [known, fresh] = looked_.try_emplace(std::move(mask), s);
     looked_by_[s] = known->second;
     if (!fresh) return;
@@ -431,6 +434,7 @@ class Planner {
   }
 
   const WholeMethod& m_;
+  const std::vector<plan::Contracted>& contracted_;
   const std::map<size_t, facts::FedKeys>& fed_;
   StreamPlan plan_;
   std::map<int32_t, Touched> touched_;

@@ -43,7 +43,6 @@ std::optional<StreamText> StreamPrinter::run(std::string& why) {
       fmt::format(fmt::runtime(cuda_dialect.kernel), out.symbol, entry.parameter, fmt::format("{}, 1", stream_block)) +
       entry.body;
   out.values = table_.values, out.first_trap = table_.first_trap;
-  out.traps = table_.trap_count > 0;
   out.shared_bytes = layout.bytes, out.own_bytes = table_.own_bytes;
   const auto count = [&](Kind kind) {
     return std::count_if(plan_.stages.begin(), plan_.stages.end(),

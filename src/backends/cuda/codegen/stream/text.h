@@ -11,11 +11,11 @@ namespace npusim::cuda::codegen::stream {
 
 struct StreamText {
   std::string symbol;
-  std::string functions;                    // without the helpers that they mention
-  std::vector<int32_t> values;              // what the parameter points to, in order, each once
-  std::vector<int> first_trap;              // by step: its traps have the numbers behind this one; -1: it has none
-  bool traps = false;                       // the trap word comes behind the values
-  int64_t shared_bytes = 0, own_bytes = 0;  // its own memory comes last
+  std::string functions;        // without the helpers that they mention
+  std::vector<int32_t> values;  // what the parameter points to, in order, each once; behind them the trap
+                                // word, if a step has traps, and its own memory
+  std::vector<int> first_trap;  // by step: its traps have the numbers behind this one; -1: it has none
+  int64_t shared_bytes = 0, own_bytes = 0;
   std::string how;
 };
 

@@ -7,6 +7,8 @@
 
 #include "backends/cuda/codegen/stream/attention/attention.h"
 #include "backends/cuda/codegen/stream/facts/product.h"
+#include "kernel/facts/key_count.h"
+#include "kernel/facts/score_kernel.h"
 #include "print/print.h"
 
 namespace npusim::cuda::codegen::stream::attention {
@@ -49,9 +51,9 @@ void StreamAttentionText::points() {
   PointFunction f;
   f.positions = {{"batch", x_.batch.dims}, {"row", x_.rows.dims}, {"key", x_.keys.dims}};
   f.name = name_ + "_score";
-  functions_ += print_point(facts::stored_score(k_, masks() > 0 ? a_.mask : -1), d_, f);
+  functions_ += print_point(masks() > 0 ? facts::masked_by(k_, a_.mask) : stored_score(k_), d_, f);
   f.name = name_ + "_keys";
-  if (const auto count = facts::stored_count(k_)) functions_ += print_point(*count, d_, f), counted_ = true;
+  if (a_.counted) functions_ += print_point(stored_count(k_), d_, f);
   f.name = name_ + "_mask";
   if (a_.mask >= 0 && (a_.looks > 0 || masks() > 0)) functions_ += print_point(facts::stored_mask(k_, a_.mask), d_, f);
   f.positions = {{"batch", x_.batch.dims}, {"row", x_.rows.dims}, {"column", x_.columns.dims}};
@@ -104,7 +106,7 @@ void StreamAttentionText::write_words(const Axis& along, const Term& words, cons
 }
 
 void StreamAttentionText::count_of_row() {
-  if (counted_)
+  if (a_.counted)
     t_.add("long long count = 0;"), t_.add(fmt::format("{}_keys({}&count, batch, row, 0, nullptr);", name_, reads()));
   else
     t_.add(fmt::format("const long long count = {};", x_.keys.size()));
@@ -162,13 +164,13 @@ void StreamAttentionText::ahead() {
 void StreamAttentionText::most_keys(bool of_rows) {
   const int64_t rows = x_.rows.size();
   t_.add("int most = 0;");
-  t_.open(fmt::format("for (int row = 0; row < {}; ++row)", counted_ && !a_.multiplied ? rows : 1));
+  t_.open(fmt::format("for (int row = 0; row < {}; ++row)", a_.counted && !a_.multiplied ? rows : 1));
   count_of_row();
   t_.add(fmt::format("const int keys_of_row = (int)max(0LL, min({}LL, (long long)count));", x_.keys.size()));
   t_.add("most = max(most, keys_of_row);");
   if (of_rows)
-    t_.add(fmt::format("if (threadIdx.x {} {}) count_of[threadIdx.x] = keys_of_row;", counted_ ? "==" : "<",
-                       counted_ ? "row" : fmt::format("{}", rows)));
+    t_.add(fmt::format("if (threadIdx.x {} {}) count_of[threadIdx.x] = keys_of_row;", a_.counted ? "==" : "<",
+                       a_.counted ? "row" : fmt::format("{}", rows)));
   t_.close();
 }
 

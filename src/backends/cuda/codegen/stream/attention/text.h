@@ -110,7 +110,6 @@ class StreamAttentionText {
   const std::string& name_;
   const AttentionAxes& x_;
   std::string functions_;
-  bool counted_ = false;
   Lines t_;
 };
 

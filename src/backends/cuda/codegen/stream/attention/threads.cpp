@@ -88,7 +88,7 @@ void StreamAttentionText::parts_by_threads() {
   t_.add(fmt::format("const int row = i / {0}, column = i % {0} * {1};", columns / quad, quad));
   t_.add(fmt::format("for (int e = 0; e < {}; ++e) sums[turn].at[e] *= factor[row];", quad));
   t_.add(fmt::format("const int there = {};",
-                     counted_ ? fmt::format("min({}, count_of[row] - from)", chunk) : fmt::format("{}", chunk)));
+                     a_.counted ? fmt::format("min({}, count_of[row] - from)", chunk) : fmt::format("{}", chunk)));
   t_.add("#pragma unroll 16");
   t_.open(fmt::format("for (int place = 0; place < {}; ++place)", chunk));
   t_.add(fmt::format("const float share = weight[row * {} + place];", scores));

@@ -75,14 +75,6 @@ bool can_be_fed(const Kernel& k, const StreamAttention& a) {
          axes.batch.size() * a.splits * a.chunks() <= most_seen;
 }
 
-Kernel with_store(Kernel k, DType dtype, int32_t expr, size_t rank) {
-  k.args.push_back({dtype, 1, true, -1});
-  Access access;
-  access.arg = static_cast<int>(k.args.size()) - 1;
-  access.strides.assign(rank, 0);
-  k.stores = {{.access = std::move(access), .expr = expr}};
-  return k;
-}
 }  // namespace
 
 int64_t StreamAttention::shared_bytes() const {
@@ -120,26 +112,16 @@ std::optional<int64_t> batch_stride(const Access& access, const Axis& batch) {
   return stride;
 }
 
-Kernel stored_score(const Kernel& k, int32_t given) {
+Kernel masked_by(const Kernel& k, int32_t mask) {
   const Score& score = *k.contraction->score;
   Kernel kernel = score_kernel(k);
-  if (given >= 0) {
-    Expr behind{.op = ExprOp::contraction, .type = Scalar::f32};
-    behind.integer = 1;
-    kernel.exprs[static_cast<size_t>(given)] = behind;
-  }
-  return with_store(std::move(kernel), DType::f32, score.result, score.space.size());
-}
-std::optional<Kernel> stored_count(const Kernel& k) {
-  if (k.contraction->score->keys < 0) return std::nullopt;
-  Kernel count = key_count(k);
-  const int32_t expr = count.stores[0].expr;
-  return with_store(std::move(count), DType::i64, expr, k.contraction->score->space.size());
+  Expr behind{.op = ExprOp::contraction, .type = Scalar::f32};
+  behind.integer = 1;
+  kernel.exprs[static_cast<size_t>(mask)] = behind;
+  return storing(std::move(kernel), score.result, DType::f32);
 }
 
-Kernel stored_mask(const Kernel& k, int32_t mask) {
-  return with_store(score_kernel(k), DType::f32, mask, k.contraction->score->space.size());
-}
+Kernel stored_mask(const Kernel& k, int32_t mask) { return storing(score_kernel(k), mask, DType::f32); }
 
 std::vector<int> score_arguments(const Kernel& k) {
   std::vector<int> args;
@@ -147,12 +129,13 @@ std::vector<int> score_arguments(const Kernel& k) {
   return args;
 }
 
-std::optional<StreamAttention> find_stream_attention(const Kernel& k, std::string& why) {
+std::optional<StreamAttention> find_stream_attention(const Kernel& k, const plan::Contracted& contracted,
+                                                     std::string& why) {
   const auto none = [&](std::string reason) {
     why = std::move(reason);
     return std::nullopt;
   };
-  const auto axes = attention_axes(k);
+  const std::optional<AttentionAxes>& axes = contracted.axes;
   if (!axes) return none("an attention whose operands both depend on the keys");
   StreamAttention a{*axes};
   const int64_t rows = axes->rows.size(), depth = axes->depth.size(), columns = axes->columns.size();
@@ -173,17 +156,18 @@ std::optional<StreamAttention> find_stream_attention(const Kernel& k, std::strin
   constexpr int64_t most_elements = int64_t{1} << 30;  // positions are int
   for (const KernelArg& arg : k.args)
     if (arg.elements > most_elements) return none(fmt::format("an attention with {} elements", arg.elements));
-  const auto count = stored_count(k);
-  if (takes_trap(stored_score(k)) || (count && takes_trap(*count))) return none("scores that can trap");
+  const bool counted = k.contraction->score->keys >= 0;
+  const Kernel count = counted ? stored_count(k) : Kernel{};
+  if (takes_trap(stored_score(k)) || (counted && takes_trap(count))) return none("scores that can trap");
   a.multiplied = dtype(queries) == dtype(keys) && depth % StreamAttention::unit == 0 &&
-                 has_words(queries, axes->depth) && !(count && depends_on(*count, axes->rows));
+                 has_words(queries, axes->depth) && !(counted && depends_on(count, axes->rows));
   const int64_t batch = axes->batch.size();
   const int64_t chunks = (axes->keys.size() + StreamAttention::chunk - 1) / StreamAttention::chunk;
   a.splits = std::max<int64_t>(1, std::min(blocks / batch, chunks));
   if (a.splits > 32) a.splits -= a.splits % 32;  // lanes of a warp merge them
   const bool by_warps = a.multiplied && rows <= most_own_rows && depth <= most_own_columns &&
                         columns <= most_own_columns && columns % 64 == 0;
-  a.counted = count.has_value();
+  a.counted = counted;
   a.by_warps = by_warps && a.chunks() > 2;
   a.feedable = a.multiplied && (by_warps || a.chunks() == 1) && can_be_fed(k, a);
   a.partial_bytes = batch * a.splits * rows * columns / quad_columns * 32;

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "kernel/facts/attention_axes.h"
+#include "plan/contracted.h"
 #include "print/dialect.h"
 
 namespace npusim::cuda::codegen::stream::facts {
@@ -78,7 +78,8 @@ struct StreamAttention {
   }
   int64_t shared_bytes() const;  // of a block
 };
-std::optional<StreamAttention> find_stream_attention(const Kernel& kernel, std::string& why);
+std::optional<StreamAttention> find_stream_attention(const Kernel& kernel, const plan::Contracted& contracted,
+                                                     std::string& why);
 
 FedLayout fed_layout(const Kernel& kernel, const StreamAttention& attention);
 // Halves of chunks that a piece has where a block has several chunks: of each a warp takes its keys and values.
@@ -88,10 +89,9 @@ int64_t turn_pieces(const FedLayout& layout);
 // Elements from a batch to the next one; nullopt: they are not evenly apart.
 std::optional<int64_t> batch_stride(const Access& access, const Axis& batch);
 
-// The score, stored where its one written argument says, with an expression that is given behind the dot or without one
-// (-1); and the number of keys likewise, if the kernel counts them.
-Kernel stored_score(const Kernel& kernel, int32_t given = -1);
-std::optional<Kernel> stored_count(const Kernel& kernel);
+// The score with an expression that is given behind the dot, and that expression alone, stored in an argument of one
+// element.
+Kernel masked_by(const Kernel& kernel, int32_t mask);
 Kernel stored_mask(const Kernel& kernel, int32_t mask);
 // What the score reads beside its operands.
 std::vector<int> score_arguments(const Kernel& kernel);

@@ -13,13 +13,14 @@ bool is_dense(const Access& access, const Axis& axis, int64_t unit) {
   return true;
 }
 
-std::optional<StreamProduct> find_stream_product(const Kernel& kernel, std::string& why) {
+std::optional<StreamProduct> find_stream_product(const Kernel& kernel, const plan::Contracted& contracted,
+                                                 std::string& why) {
   const auto none = [&](std::string reason) {
     why = std::move(reason);
     return std::nullopt;
   };
-  const auto found = find_product(kernel, why);
-  if (!found) return std::nullopt;
+  const std::optional<Product>& found = contracted.product;
+  if (!found) return none(contracted.no_product);
   if (found->dtype == DType::f32) return none("operands of float32");
   const Contraction& c = *kernel.contraction;
   StreamProduct p;

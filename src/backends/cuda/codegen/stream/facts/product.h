@@ -3,7 +3,8 @@
 #include <optional>
 #include <string>
 
-#include "backends/cuda/codegen/product.h"
+#include "backends/cuda/codegen/made.h"
+#include "plan/contracted.h"
 
 namespace npusim::cuda::codegen::stream::facts {
 
@@ -24,7 +25,8 @@ struct StreamProduct {
   bool lines_are_rows = false;  // of the kernel's product
   int64_t multiplications() const { return rows.size() * lines.size() * depth.size(); }
 };
-std::optional<StreamProduct> find_stream_product(const Kernel& kernel, std::string& why);
+std::optional<StreamProduct> find_stream_product(const Kernel& kernel, const plan::Contracted& contracted,
+                                                 std::string& why);
 
 // Whether a step along the flat position of the axis is one of `unit` elements.
 bool is_dense(const Access& access, const Axis& axis, int64_t unit);

@@ -43,31 +43,34 @@ bool stores_outside(const WholeMethod& method, const GroupStep& step) {
 StreamSteps stream_steps(const WholeMethod& given) {
   StreamSteps steps;
   steps.method.uses = given.uses;
-  const auto add = [&](GroupStep step, size_t origin) {
+  const auto add = [&](GroupStep step, size_t origin, plan::Contracted contracted) {
     steps.method.steps.push_back(std::move(step));
     steps.origin.push_back(origin);
+    steps.contracted.push_back(std::move(contracted));
   };
   for (size_t s = 0; s < given.steps.size(); ++s) {
     const GroupStep& step = given.steps[s];
     const Kernel& k = *step.kernel;
+    plan::Contracted contracted = plan::contracted(k);
     std::string why;
-    const auto product = stores_outside(given, step) && k.contraction ? find_stream_product(k, why) : std::nullopt;
+    const auto product = stores_outside(given, step) ? find_stream_product(k, contracted, why) : std::nullopt;
     if (!product || product->rows.size() != 1 || product->lines.size() > most_lines) {
-      add(step, s);
+      add(step, s, std::move(contracted));
       continue;
     }
     const auto between = static_cast<int32_t>(steps.method.uses.size());
     steps.method.uses.push_back(ValueUse::inside);
     steps.made.push_back(std::make_shared<const Kernel>(bare_product(k, *product)));
     const auto value = [&](int arg) { return step.values[static_cast<size_t>(arg)]; };
-    add({steps.made.back().get(), {value(k.contraction->a.arg), value(k.contraction->b.arg), between}}, s);
+    add({steps.made.back().get(), {value(k.contraction->a.arg), value(k.contraction->b.arg), between}}, s,
+        plan::contracted(*steps.made.back()));
     EpilogueKernel rest =
         make_epilogue(k, tile_strides(k.space.size(), product->rows, product->lines, product->lines.size()));
     GroupStep after{nullptr, step.values};
     after.values.insert(after.values.begin() + rest.leaf, between);
     steps.made.push_back(std::make_shared<const Kernel>(std::move(rest.kernel)));
     after.kernel = steps.made.back().get();
-    add(std::move(after), s);
+    add(std::move(after), s, {});
   }
   feed_keys(steps);
   return steps;

@@ -13,6 +13,7 @@ namespace npusim::cuda::codegen::stream::facts {
 struct StreamSteps {
   WholeMethod method;
   std::vector<size_t> origin;                       // by step: that of the given method
+  std::vector<plan::Contracted> contracted;         // by step
   std::vector<std::shared_ptr<const Kernel>> made;  // kernels that are none of the given method's
   std::map<size_t, FedKeys> fed;                    // attentions, by step, whose keys come through the ring
   std::optional<FedLayout> layout;                  // of all of them

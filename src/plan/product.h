@@ -1,5 +1,5 @@
-// A product of matrices as tensor cores and dot products see it: which dimensions are its rows, columns and depth, and
-// how the memory of each operand is walked in words of 16 bytes.
+// A product of matrices as units that multiply tiles or lines see it: which dimensions are its rows, columns and depth,
+// and how the memory of each operand is walked in words of 16 bytes.
 #pragma once
 #include <optional>
 #include <string>
@@ -7,7 +7,7 @@
 
 #include "kernel/facts/product_axes.h"
 
-namespace npusim::cuda::codegen {
+namespace npusim::plan {
 
 inline constexpr int word = 8;  // elements of 16 bits
 
@@ -30,7 +30,7 @@ struct Operand {
   std::vector<int64_t> strides;
   std::vector<Bound> bounds;
   Words words = Words::none;
-  int word = codegen::word;  // elements in 16 bytes
+  int word = plan::word;  // elements in 16 bytes
   bool ahead = false;  // there before the method runs, as weights are: read before what precedes the launch has ended
 };
 
@@ -65,4 +65,4 @@ void make_last(const std::vector<int64_t>& extents, Axis& axis, int dim);
 // Why the kernel is no such product in `why`, then.
 std::optional<Product> find_product(const Kernel& kernel, std::string& why);
 
-}  // namespace npusim::cuda::codegen
+}  // namespace npusim::plan

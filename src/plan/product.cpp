@@ -1,12 +1,12 @@
 // From the accesses of a contraction to axes in the order in which memory is walked.
-#include "backends/cuda/codegen/product.h"
+#include "plan/product.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cstdlib>
 
-namespace npusim::cuda::codegen {
+namespace npusim::plan {
 
 Operand operand_of(const Kernel& k, const Access& access) {
   Operand o;
@@ -187,4 +187,4 @@ std::optional<Product> find_product(const Kernel& k, std::string& why) {
   return p;
 }
 
-}  // namespace npusim::cuda::codegen
+}  // namespace npusim::plan
