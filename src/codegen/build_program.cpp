@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <unordered_map>
 
 #include "base/error.h"
@@ -350,6 +351,26 @@ class Builder {
   std::unordered_map<std::shared_ptr<const Kernel>, int32_t> ids_of_shared_;  // nodes that share one need no body
 };
 
+// Each kernel once for each device.
+void estimate_steps(Program& program, const CodegenTarget* target) {
+  std::map<std::pair<int32_t, int32_t>, Estimate> known;  // by kernel and device
+  const auto estimate = [&](Sequence& sequence) {
+    for (Step& step : sequence.steps) {
+      if (step.is_transfer()) continue;
+      const auto [at, fresh] = known.try_emplace({step.kernel, step.device});
+      if (fresh) {
+        const Kernel& kernel = program.kernels[static_cast<size_t>(step.kernel)];
+        const ProgramDevice& device = program.devices[static_cast<size_t>(step.device)];
+        const CodegenTarget* of = step.device == 0 ? target : find_target(device.target);
+        at->second = of ? of->estimate(kernel, device.config) : plan::estimate(kernel, device.config.machine);
+      }
+      step.estimate = at->second;
+    }
+  };
+  estimate(program.recipes);
+  for (Method& method : program.methods) estimate(method);
+}
+
 }  // namespace
 
 BuiltProgram build_program(std::vector<MethodGraph>& methods, const PassContext& context, const CodegenTarget* target) {
@@ -359,7 +380,9 @@ BuiltProgram build_program(std::vector<MethodGraph>& methods, const PassContext&
   });
   Builder builder(context, target, with_fallback);
   for (MethodGraph& method : methods) builder.add_method(method);
-  return builder.take();
+  BuiltProgram built = builder.take();
+  estimate_steps(built.program, target);
+  return built;
 }
 
 }  // namespace npusim

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "kernel/fuse/unfuse.h"
+#include "plan/estimate.h"
 #include "program/program.h"
 #include "program/target_config.h"
 
@@ -64,6 +65,11 @@ struct LaunchWay {
   std::string text;
 };
 
+struct OwnRange {
+  std::string key;
+  int64_t low = 0, high = 0;  // both included
+};
+
 // The ways to make launches of one program that are to be timed.
 class Tuner {
  public:
@@ -81,6 +87,8 @@ class CodegenTarget {
  public:
   virtual ~CodegenTarget() = default;
   const TargetConfig& config() const { return config_; }
+  // What the values of config().own may be, by name: the section of the config that this target alone has.
+  const std::vector<OwnRange>& own() const { return own_; }
   // Targets for those of its architectures where steps or launches are others than this one's: what they make of the
   // same graphs becomes the program's variants.
   const std::vector<std::shared_ptr<const CodegenTarget>>& variants() const { return variants_; }
@@ -111,14 +119,21 @@ class CodegenTarget {
   // Of a program whose launches a target of this name made, and which must outlive it; null: there are none that could
   // be made in other ways.
   virtual std::unique_ptr<const Tuner> tuner(const Program&) const { return nullptr; }
+  // How long a kernel takes by itself on a device of these rules.
+  virtual Estimate estimate(const Kernel& kernel, const TargetConfig& config) const {
+    return plan::estimate(kernel, config.machine);
+  }
   // The target that compiles for these architectures, as a user lists them behind its name: "sm_80,sm_90a". Throws
   // usage for one that it does not know.
   virtual std::shared_ptr<const CodegenTarget> for_architectures(const std::string& list) const {
     fail(ErrorKind::usage, "target {}: expected no architectures, found '{}'", config_.name, list);
   }
+  // This target with other rules; null: what it does itself depends on none of them.
+  virtual std::shared_ptr<const CodegenTarget> with_config(const TargetConfig&) const { return nullptr; }
 
  protected:
   TargetConfig config_;
+  std::vector<OwnRange> own_;
   std::vector<std::shared_ptr<const CodegenTarget>> variants_;
 };
 

@@ -127,6 +127,19 @@ void check_method_name(const std::string& name) {
          most_bytes);
 }
 
+// A target by the rules that a user gave, and those rules.
+struct Configured {
+  std::shared_ptr<const CodegenTarget> target;
+  TargetConfig config;
+};
+Configured configure(const CodegenTarget& target, const JsonSource& rules) {
+  Configured made{{std::shared_ptr<void>(), &target}, target.config()};
+  if (!rules.given()) return made;
+  read_config(rules, target.own(), made.config);
+  if (auto other = target.with_config(made.config)) made.target = std::move(other);
+  return made;
+}
+
 // Each method that takes one token gets three that feed themselves, each that takes more another with the logits of
 // one.
 void add_text_methods(std::vector<MethodGraph>& methods, std::vector<std::string>& notes) {
@@ -165,7 +178,7 @@ CompileResult compile(const std::vector<MethodSource>& sources, const CompileOpt
   return compile_for(*open_target(options.target), sources, options);
 }
 
-CompileResult compile_for(const CodegenTarget& target, const std::vector<MethodSource>& sources,
+CompileResult compile_for(const CodegenTarget& given, const std::vector<MethodSource>& sources,
                           const CompileOptions& options) {
   if (sources.empty()) fail(ErrorKind::usage, "expected a method to compile, found none");
   check_names(options);
@@ -183,8 +196,9 @@ CompileResult compile_for(const CodegenTarget& target, const std::vector<MethodS
   };
 
   PassContext context;
-  context.target = target.config();
-  if (options.config.given()) read_config(options.config, context.target);
+  const Configured configured = configure(given, options.config);
+  const CodegenTarget& target = *configured.target;
+  context.target = configured.config;
   const CodegenTarget& host = *find_target("cpu");
   context.refuse = [&](const Kernel& kernel, int32_t device) -> std::string {
     const CodegenTarget& of = device ? host : target;
@@ -233,8 +247,9 @@ CompileResult compile_for(const CodegenTarget& target, const std::vector<MethodS
   Program program;
   ProgramPlans plans;
   const std::string model = methods.empty() ? "" : methods.front().graph.name;
-  const bool may_repeat = context.fallback && !context.planned && &target != &host;
-  const auto others = target.variants();
+  const bool may_repeat = context.fallback && !context.planned && &given != &host;
+  std::vector<Configured> others;
+  for (const auto& variant : given.variants()) others.push_back(configure(*variant, options.config));
   std::vector<MethodGraph> placed, for_others;
   for (bool again = true; again;) {
     if (may_repeat)
@@ -262,10 +277,12 @@ CompileResult compile_for(const CodegenTarget& target, const std::vector<MethodS
   stage("codegen");
   raise_refused(program, context);
   target.plan(program, plans, result.notes);
-  for (const auto& other : others) {
+  for (const auto& [other, config] : others) {
     std::vector<MethodGraph> graphs = for_others;
-    auto [made, of_made] = build_program(graphs, context, other.get());
-    raise_refused(made, context);
+    PassContext of_other = context;
+    of_other.target = config;
+    auto [made, of_made] = build_program(graphs, of_other, other.get());
+    raise_refused(made, of_other);
     other->plan(made, of_made, result.notes);
     program.variants.push_back(adopt(program, std::move(made)));
   }

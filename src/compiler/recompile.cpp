@@ -217,7 +217,11 @@ std::vector<MethodGraph> graphs_of(const Program& program) {
 PassContext context_for(const Program& program, const CodegenTarget& target, const CodegenTarget& host) {
   PassContext context;
   const ProgramDevice& first = program.devices[0];
-  context.target = first.target == target.config().name ? first.config : target.config();
+  context.target = target.config();
+  if (first.target == target.config().name) {  // its rules, on the machine that is asked for
+    context.target = first.config;
+    context.target.machine = target.config().machine, context.target.own = target.config().own;
+  }
   if (program.devices.size() > 1) context.fallback = &program.devices[1].config;
   context.dtype = program.dtype;
   context.strict = program.strict;
@@ -258,8 +262,8 @@ std::shared_ptr<const Program> recompile(const Program& program, const std::stri
   const auto others = target->variants();
   for (size_t n = 0; n < others.size(); ++n) {
     const bool own_steps = others.size() == program.variants.size();
-    made->variants.push_back(
-        adopt(*made, build(program, own_steps ? graphs_of(with_variant(program, n)) : graphs, context, *others[n])));
+    made->variants.push_back(adopt(*made, build(program, own_steps ? graphs_of(with_variant(program, n)) : graphs,
+                                                context_for(program, *others[n], host), *others[n])));
   }
   std::vector<std::string> problems = check_program(*made);
   if (problems.empty()) problems = check_methods_of_variant(program, *made);

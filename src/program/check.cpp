@@ -99,8 +99,18 @@ class ProgramChecker {
     if (device.target.empty()) add("expected the name of a device's target, found none");
     if (device.target.size() > max_target_bytes)
       add("expected the name of a device's target in {} bytes, found {}", max_target_bytes, device.target.size());
-    for (const ConfigRange& range : config_ranges())
-      if (const std::string problem = range_problem(range, device.config.*range.member); !problem.empty())
+    const auto in_range = [&](const auto& ranges, const auto& of) {
+      for (const auto& range : ranges)
+        if (const std::string problem = range_problem(range, of.*range.member); !problem.empty())
+          add("config: {}", problem);
+    };
+    in_range(config_ranges(), device.config);
+    in_range(machine_ranges(), device.config.machine);
+    if (device.config.own.size() > most_own_values)
+      add("config: expected at most {} values of the target's own, found {}", most_own_values,
+          device.config.own.size());
+    for (const auto& [key, value] : device.config.own)
+      if (const std::string problem = range_problem(key.c_str(), value, 0, most_own_value); !problem.empty())
         add("config: {}", problem);
   }
 
@@ -205,6 +215,8 @@ class ProgramChecker {
   std::string common(const Step& step) {
     if (!is_device(step.device))
       return fmt::format("expected a device 0 to {}, found {}", program_.devices.size(), step.device);
+    if (!(step.estimate.seconds >= 0 && std::isfinite(step.estimate.seconds)))
+      return fmt::format("expected estimated seconds, found {}", step.estimate.seconds);
     for (size_t i = 0; i < step.origins.size(); ++i)
       if (step.origins[i] < (i ? step.origins[i - 1] + 1 : 0) ||
           static_cast<size_t>(step.origins[i]) >= program_.origins.size())

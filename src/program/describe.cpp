@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "kernel/facts/fourier.h"
 #include "npusim/message.h"
+#include "program/config_ranges.h"
 #include "program/program.h"
 #include "program/recipes.h"
 #include "program/work.h"
@@ -264,17 +265,18 @@ Json method_json(const Program& program, KernelWorks& works, const Method& metho
 }
 
 Json config_json(const TargetConfig& c) {
+  Json machine = Json::object();
+  for (const ConfigRange<Machine>& range : machine_ranges()) machine[range.key] = c.machine.*range.member;
   return {{"name", c.name},
           {"channel_alignment_bytes", c.channel_alignment_bytes},
           {"channel_tile", c.channel_tile},
           {"pad_channels", c.pad_channels},
+          {"equal_operands", c.equal_operands},
           {"buffer_alignment_bytes", c.buffer_alignment_bytes},
           {"max_rank", c.max_rank},
           {"image_layout", c.image_layout == ImageLayout::channels_last ? "channels_last" : "channels_first"},
-          {"memory_gb_s", c.memory_gb_s},
-          {"gflop_s", c.gflop_s},
-          {"link_gb_s", c.link_gb_s},
-          {"link_us", c.link_us}};
+          {"machine", std::move(machine)},
+          {"own", c.own}};
 }
 
 Json codes_json(const Variant& variant) {

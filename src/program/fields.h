@@ -34,6 +34,8 @@ inline constexpr ImageLayout last_of<ImageLayout> = ImageLayout::channels_last;
 template <>
 inline constexpr BufferKind last_of<BufferKind> = BufferKind::local;
 template <>
+inline constexpr Resource last_of<Resource> = static_cast<Resource>(resource_count - 1);
+template <>
 inline constexpr Role last_of<Role> = static_cast<Role>(role_count - 1);
 
 template <typename T>
@@ -116,13 +118,18 @@ void fields(Archive& a, S& s) {
   a("exprs", s.exprs), a("stores", s.stores), a("contraction", s.contraction), a("call", s.call);
 }
 
+template <typename Archive, Like<Machine> S>
+void fields(Archive& a, S& s) {
+  a("units", s.units), a("unit_bytes", s.unit_bytes), a("block_bytes", s.block_bytes), a("memory_gb_s", s.memory_gb_s);
+  a("gflop_s", s.gflop_s), a("gflop_s_16_bit", s.gflop_s_16_bit), a("link_gb_s", s.link_gb_s), a("link_us", s.link_us);
+}
+
 template <typename Archive, Like<TargetConfig> S>
 void fields(Archive& a, S& s) {
   a("name", s.name), a("equal_operands", s.equal_operands), a("channel_alignment_bytes", s.channel_alignment_bytes),
       a("channel_tile", s.channel_tile);
   a("pad_channels", s.pad_channels), a("buffer_alignment_bytes", s.buffer_alignment_bytes);
-  a("max_rank", s.max_rank), a("image_layout", s.image_layout), a("memory_gb_s", s.memory_gb_s);
-  a("gflop_s", s.gflop_s), a("link_gb_s", s.link_gb_s), a("link_us", s.link_us);
+  a("max_rank", s.max_rank), a("image_layout", s.image_layout), a("machine", s.machine), a("own", s.own);
 }
 
 template <typename Archive, Like<Buffer> S>
@@ -137,9 +144,15 @@ void fields(Archive& a, S& s) {
   a("name", s.name), a("type", s.type), a("buffer", s.buffer), a("role", s.role);
 }
 
+template <typename Archive, Like<Estimate> S>
+void fields(Archive& a, S& s) {
+  a("seconds", s.seconds), a("bound", s.bound);
+}
+
 template <typename Archive, Like<Step> S>
 void fields(Archive& a, S& s) {
   a("kernel", s.kernel), a("buffers", s.buffers), a("device", s.device), a("origins", s.origins);
+  a("estimate", s.estimate);
 }
 
 template <typename Archive, Like<Origin> S>
@@ -189,8 +202,8 @@ void fields(Archive& a, S& s) {
 
 template <typename Archive, Like<Variant> S>
 void fields(Archive& a, S& s) {
-  a("buffers", s.buffers), a("kernels", s.kernels), a("code", s.code), a("recipes", s.recipes);
-  a("methods", s.methods), a("choices", s.choices);
+  a("devices", s.devices), a("buffers", s.buffers), a("kernels", s.kernels), a("code", s.code);
+  a("recipes", s.recipes), a("methods", s.methods), a("choices", s.choices);
 }
 
 template <typename Archive, Like<Program> S>

@@ -31,9 +31,9 @@ Crossing crossing_of(const Program& program, const Step& step, size_t position) 
   const std::string& value =
       step.origins.empty() ? from.name : program.origins[static_cast<size_t>(step.origins.back())].node;
   Crossing crossing{position, value, from.device, step.device, stored_bytes(from), 0};
-  crossing.seconds =
-      1e-6 * static_cast<double>(std::max(a.link_us, b.link_us)) +
-      1e-9 * static_cast<double>(crossing.bytes) / static_cast<double>(std::min(a.link_gb_s, b.link_gb_s));
+  crossing.seconds = 1e-6 * static_cast<double>(std::max(a.machine.link_us, b.machine.link_us)) +
+                     1e-9 * static_cast<double>(crossing.bytes) /
+                         static_cast<double>(std::min(a.machine.link_gb_s, b.machine.link_gb_s));
   return crossing;
 }
 
@@ -208,9 +208,7 @@ std::vector<DeviceSegment> segments_of(const Program& program, KernelWorks& work
     const uint64_t bytes = work.read_bytes + work.written_bytes;
     segment.flops += work.flops;
     segment.bytes += bytes;
-    const TargetConfig& config = config_of(program, step.device);
-    segment.seconds += 1e-9 * std::max(static_cast<double>(work.flops) / static_cast<double>(config.gflop_s),
-                                       static_cast<double>(bytes) / static_cast<double>(config.memory_gb_s));
+    segment.seconds += step.estimate.seconds;
   }
   for (DeviceSegment& segment : segments) {
     std::sort(segment.origins.begin(), segment.origins.end());

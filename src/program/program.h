@@ -18,7 +18,7 @@
 
 namespace npusim {
 
-inline constexpr uint32_t program_version = 5;
+inline constexpr uint32_t program_version = 6;
 
 enum class BufferKind : uint8_t {
   input,     // written by the caller before a run
@@ -75,6 +75,15 @@ struct TensorSpec {
   Role role = Role::data;
 };
 
+// How long the target expects a kernel to take by itself, and what it then waits for.
+enum class Resource : uint8_t { memory, products };
+inline constexpr int resource_count = static_cast<int>(Resource::products) + 1;
+std::string_view resource_name(Resource resource);
+struct Estimate {
+  double seconds = 0;
+  Resource bound = Resource::memory;
+};
+
 // A kernel and the buffer of each of its arguments, all on the step's device; or, with `kernel` -1, a transfer of
 // buffers[0] to buffers[1], which is on another device: the step's.
 struct Step {
@@ -82,6 +91,7 @@ struct Step {
   std::vector<int32_t> buffers;
   int32_t device = 0;
   std::vector<int32_t> origins;  // positions in Program::origins, ascending: the IR nodes it does the work of
+  Estimate estimate = {};        // none of a transfer
   bool is_transfer() const { return kernel < 0; }
 };
 
@@ -157,6 +167,7 @@ struct Choice {
 
 // What may differ between architectures of the first device: steps, launches, and what they are bound to.
 struct Variant {
+  std::vector<ProgramDevice> devices;  // the first is the one that was compiled for; targets are the same in all
   std::vector<Buffer> buffers;
   std::vector<Kernel> kernels;
   std::vector<CodeSet> code;
@@ -167,9 +178,8 @@ struct Variant {
 
 struct Program : Variant {
   std::string model;
-  DType dtype = DType::f32;            // compute dtype
-  bool strict = false;                 // numerics: one rounding per kernel, or at every ATen edge
-  std::vector<ProgramDevice> devices;  // the first is the one that was compiled for
+  DType dtype = DType::f32;  // compute dtype
+  bool strict = false;       // numerics: one rounding per kernel, or at every ATen edge
   std::vector<HostTensor> constants;
   std::vector<Origin> origins;  // of all methods, in their order
   // The same methods, with the same inputs and outputs, for other architectures: a session takes what fits its device

@@ -6,6 +6,11 @@
 #include "program/work.h"
 
 namespace npusim {
+
+std::string_view resource_name(Resource resource) {
+  static constexpr std::array<std::string_view, resource_count> names = {"memory", "products"};
+  return names[static_cast<size_t>(resource)];
+}
 namespace {
 
 // Of what one step reads: a recipe in a chain would name all the weights before it, and each step them again.

@@ -53,7 +53,7 @@ void place_indices(std::vector<HostTensor>& memory, size_t index, int64_t places
 Case scattered(const std::string& name, const Scatter& s, unsigned seed) {
   Kernel kernel = scatter(s);
   kernel.name = name;
-  Case c{name, kernel, cuda::codegen::choose::make_kernel(kernel, {}, std::vector<bool>(kernel.args.size())), {}, {}};
+  Case c{name, kernel, cuda::codegen::choose::make_kernel(kernel, any, std::vector<bool>(kernel.args.size())), {}, {}};
   EXPECT_TRUE(c.made.how.starts_with("combined lines")) << name << ": " << c.made.how;
   c.given = [s, seed](std::vector<HostTensor>& memory) {
     place_indices(memory, 1, s.places, 0, seed);
@@ -116,7 +116,7 @@ TEST(CudaCombine, PlacesOfSeveralIndices) {
   const Coord to[] = {Coord(k.load(a, first)), k.dim(0), Coord(k.load(b, both) + 1)};
   k.store(out, to, k.load(x, first) * 2.0, Reduction::sum);
   Kernel kernel = k.finish("put");
-  Case c{"put", kernel, cuda::codegen::choose::make_kernel(kernel, {}, std::vector<bool>(kernel.args.size())), {}, {}};
+  Case c{"put", kernel, cuda::codegen::choose::make_kernel(kernel, any, std::vector<bool>(kernel.args.size())), {}, {}};
   EXPECT_TRUE(c.made.how.starts_with("combined lines")) << c.made.how;
   c.given = [](std::vector<HostTensor>& memory) {
     place_indices(memory, 1, 5, 0, 1), place_indices(memory, 2, 7, -1, 2);
@@ -127,7 +127,7 @@ TEST(CudaCombine, PlacesOfSeveralIndices) {
 // What is out of range traps, is left out, and all else is combined.
 TEST(CudaCombine, OutOfRangeTraps) {
   Case c = scattered("trapped", {64, 300, 9}, 1);
-  Machine machine(c.made.functions);
+  TextRunner machine(c.made.functions);
   ASSERT_EQ(machine.error(), "");
   for (const int64_t wrong : {int64_t{-1}, int64_t{9}, int64_t{1} << 40}) {
     std::vector<HostTensor> memory = random_memory(c.kernel, 1);

@@ -19,7 +19,7 @@ using cuda::codegen::Made;
 
 // The product behind the packing of its weight.
 Kernel packed(const Kernel& kernel) {
-  const Unfused parts = cuda::codegen::choose::find_parts(kernel, {true});
+  const Unfused parts = cuda::codegen::choose::find_parts(kernel, hopper);
   EXPECT_EQ(parts.steps.size(), 2u);
   return parts.steps.back().kernel;
 }
@@ -108,7 +108,7 @@ Case patched(const PatchCase& p, const cuda::codegen::products::PatchShape& shap
   EXPECT_EQ(cuda::codegen::products::patches_decline(*known.patches, *product), "") << name;
   std::vector<bool> ahead(kernel.args.size());
   ahead[static_cast<size_t>(product->b.arg)] = product->b.ahead = name.size() % 2;
-  Made made = cuda::codegen::products::make_patches(kernel, *product, *known.patches, shape);
+  Made made = cuda::codegen::products::make_patches(kernel, *product, *known.patches, shape, any);
   made.symbol = cuda::codegen::function_name(kernel, *product);
   return {name, std::move(kernel), std::move(made), std::move(ahead)};
 }

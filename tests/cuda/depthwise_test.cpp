@@ -27,7 +27,7 @@ ConvCase depthwise(std::vector<int64_t> input, std::vector<int64_t> kernel, DTyp
 
 Case with_pixels(std::string name, const ConvCase& c, int pixels) {
   Kernel kernel = conv(c, gelu);
-  const Unfused parts = cuda::codegen::choose::find_parts(kernel, {});
+  const Unfused parts = cuda::codegen::choose::find_parts(kernel, any);
   const bool one_tap = std::all_of(c.kernel.begin(), c.kernel.end(), [](int64_t taps) { return taps == 1; });
   EXPECT_EQ(parts.steps.size(), one_tap ? 0U : 2U) << name;  // the weight is packed
   if (!one_tap) kernel = parts.steps.back().kernel;
@@ -40,7 +40,7 @@ Case with_pixels(std::string name, const ConvCase& c, int pixels) {
   EXPECT_TRUE(cuda::codegen::products::depthwise_packing(kernel, *known.windows).empty());
   std::vector<bool> ahead(kernel.args.size());
   product->b.ahead = ahead[static_cast<size_t>(product->b.arg)] = pixels != 2;
-  cuda::codegen::Made made = cuda::codegen::products::make_depthwise(kernel, *product, *known.windows, pixels);
+  cuda::codegen::Made made = cuda::codegen::products::make_depthwise(kernel, *product, *known.windows, pixels, any);
   made.symbol = cuda::codegen::function_name(kernel, *product);
   return {std::move(name), std::move(kernel), std::move(made), std::move(ahead)};
 }
@@ -100,7 +100,7 @@ TEST(CudaDepthwise, PixelsOfAThread) {
   const auto pixels = [](int64_t batch, int64_t size, int64_t kernel, int64_t dilation) {
     ConvCase c = depthwise({size, size}, {kernel, kernel}, DType::f16, 64);
     c.batch = batch, c.pad = {kernel / 2, kernel / 2}, c.dilation = {dilation, dilation};
-    return cuda::codegen::products::rate_depthwise(*conv_windows(conv(c, gelu)));
+    return cuda::codegen::products::rate_depthwise(*conv_windows(conv(c, gelu)), any);
   };
   using Pixels = std::vector<int>;
   EXPECT_EQ(pixels(1, 14, 3, 1), (Pixels{1, 2, 4}));

@@ -62,24 +62,24 @@ TEST(CudaProducts, TwoProductsOfTheSameRowsInOneKernel) {
     one.kernels[1] = linear(m, n, k, DType::bf16, DType::bf16, DType::bf16, gated);
     one.kernels[1].name = name_of(s) + (s.narrow ? "narrow" : "");
     const GroupStep gate{&one.kernels[0], {0, 1, 2, 3, 4}}, up{&one.kernels[1], {0, 5, 6, 4, 7}};
-    const auto pair = cuda::codegen::products::find_pair(gate, up, {true}, keep);
+    const auto pair = cuda::codegen::products::find_pair(gate, up, hopper, keep);
     ASSERT_TRUE(pair);
-    EXPECT_FALSE(cuda::codegen::products::find_pair(up, gate, {true}));
-    EXPECT_FALSE(cuda::codegen::products::find_pair(gate, up, {false}));
-    EXPECT_FALSE(cuda::codegen::products::find_pair(gate, {&one.kernels[1], {8, 5, 6, 4, 7}}, {true}))
+    EXPECT_FALSE(cuda::codegen::products::find_pair(up, gate, hopper));
+    EXPECT_FALSE(cuda::codegen::products::find_pair(gate, up, any));
+    EXPECT_FALSE(cuda::codegen::products::find_pair(gate, {&one.kernels[1], {8, 5, 6, 4, 7}}, hopper))
         << "of other rows";
-    EXPECT_FALSE(cuda::codegen::products::find_pair(gate, {&one.kernels[1], {0, 4, 6, 4, 7}}, {true}))
+    EXPECT_FALSE(cuda::codegen::products::find_pair(gate, {&one.kernels[1], {0, 4, 6, 4, 7}}, hopper))
         << "the result is multiplied";
-    EXPECT_FALSE(cuda::codegen::products::find_pair(gate, {&one.kernels[1], {0, 5, 6, 4, 2}}, {true}))
+    EXPECT_FALSE(cuda::codegen::products::find_pair(gate, {&one.kernels[1], {0, 5, 6, 4, 2}}, hopper))
         << "over what the first one reads";
     one.pair = *pair;
     std::vector<bool> ahead(one.pair.kernel.args.size());
     for (size_t i = 0; i < ahead.size(); ++i) ahead[i] = keep && one.pair.given[i].second == 1;
-    one.made = cuda::codegen::products::make_joined(one.pair, ahead, s);
+    one.made = cuda::codegen::products::make_joined(one.pair, ahead, hopper, s);
     functions += one.made.functions;
   }
   check_nvrtc(functions, {"sm_90a"});
-  Machine machine(functions);
+  TextRunner machine(functions);
   ASSERT_EQ(machine.error(), "");
   for (One& one : all) {
     Case c{one.pair.kernel.name, one.pair.kernel, one.made};
@@ -116,7 +116,7 @@ TEST(CudaProducts, TheLastRoundOfAPairHasNarrowTiles) {
     std::string why;
     cuda::codegen::Product product = *plan::find_product(kernel, why);
     product.second_b = 3;
-    const cuda::codegen::products::TileShape shape = cuda::codegen::products::rate_pair_tiles(product)[0].shape;
+    const cuda::codegen::products::TileShape shape = cuda::codegen::products::rate_pair_tiles(product, hopper)[0].shape;
     return std::tuple{shape.rows, shape.columns, shape.narrow, shape.wide,
                       cuda::codegen::products::tiles_of(product, shape)};
   };
@@ -149,11 +149,11 @@ TEST(CudaProducts, ProductsOfTheSameRowsInOneLaunch) {
       kernels.push_back(&kernel);
       products.push_back(*plan::find_product(kernel, why));
     }
-    one.made = cuda::codegen::products::make_columns(kernels, products, one.ahead, s);
+    one.made = cuda::codegen::products::make_columns(kernels, products, one.ahead, hopper, s);
     functions += one.made.functions;
   }
   check_nvrtc(functions, {"sm_90a"});
-  Machine machine(functions);
+  TextRunner machine(functions);
   ASSERT_EQ(machine.error(), "");
   for (One& one : all) {
     Case c{one.kernels[0].name, one.kernels[0], one.made, one.ahead};
@@ -185,7 +185,7 @@ TEST(CudaProducts, WhichProductsHaveTheSameRows) {
   const auto count = [](const std::vector<GroupStep>& steps, bool groups = true) {
     std::vector<plan::Contracted> contracted;
     for (const GroupStep& step : steps) contracted.push_back(plan::contracted(*step.kernel));
-    return cuda::codegen::products::find_columns(steps, contracted, {groups}).size();
+    return cuda::codegen::products::find_columns(steps, contracted, groups ? hopper : any).size();
   };
   const GroupStep q{&query, {0, 1, 2, 3, 4}}, k{&key, {0, 5, 6, 7, 8}}, v{&key, {0, 9, 10, 11, 12}};
   EXPECT_EQ(count({q, k, v}), 3u);
@@ -226,17 +226,18 @@ TEST(CudaProducts, ResultsOfTheirSumsAlone) {
     cases.push_back(tiled("alone" + name_of(s), alone(2, s.rows + 3, s.columns + 24, 72, false), s));
     const int64_t m = s.rows + 5, n = s.columns / 2 + 8;
     const Kernel gate = alone(1, m, n, 136, false), up = alone(1, m, n, 136, true);
-    auto pair = cuda::codegen::products::find_pair({&gate, {0, 1, 2}}, {&up, {0, 3, 2, 4}}, {true});
+    auto pair = cuda::codegen::products::find_pair({&gate, {0, 1, 2}}, {&up, {0, 3, 2, 4}}, hopper);
     ASSERT_EQ(pair.has_value(), true);
     pair->kernel.name = "alone_pair" + name_of(s);
-    cases.push_back({pair->kernel.name, pair->kernel,
-                     cuda::codegen::products::make_joined(*pair, std::vector<bool>(pair->kernel.args.size()), s)});
+    cases.push_back(
+        {pair->kernel.name, pair->kernel,
+         cuda::codegen::products::make_joined(*pair, std::vector<bool>(pair->kernel.args.size()), hopper, s)});
     pairs.push_back({gate, up, pair->given});
   }
   std::string functions;
   for (const Case& c : cases) functions += c.made.functions;
   check_nvrtc(functions, {"sm_90a"});
-  Machine machine(functions);
+  TextRunner machine(functions);
   ASSERT_EQ(machine.error(), "");
   for (size_t n = 0; n < cases.size(); ++n) {
     const Case& c = cases[n];

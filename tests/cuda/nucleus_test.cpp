@@ -18,10 +18,10 @@ class Chain {
   explicit Chain(const Graph& graph) : graph_(graph) {
     for (const Node& node : graph.nodes) {
       made_.push_back(
-          cuda::codegen::choose::make_kernel(*node.kernel, {}, std::vector<bool>(node.kernel->args.size())));
+          cuda::codegen::choose::make_kernel(*node.kernel, any, std::vector<bool>(node.kernel->args.size())));
       if (symbols_.insert(made_.back().symbol).second) functions_ += made_.back().functions;
     }
-    machine_ = std::make_unique<Machine>(functions_);
+    machine_ = std::make_unique<TextRunner>(functions_);
   }
   const std::string& functions() const { return functions_; }
   const std::string& error() const { return machine_->error(); }
@@ -54,7 +54,7 @@ class Chain {
   std::vector<cuda::codegen::Made> made_;
   std::set<std::string> symbols_;
   std::string functions_;
-  std::unique_ptr<Machine> machine_;
+  std::unique_ptr<TextRunner> machine_;
 };
 
 TEST(CudaNucleus, TakesWhatTheInterpreterTakes) {

@@ -34,15 +34,15 @@ void check_orders(std::vector<OrderCase> cases) {
   std::string functions;
   std::set<std::string> symbols;
   for (const OrderCase& c : cases) {
-    made.push_back(cuda::codegen::choose::make_kernel(c.kernel, {}, {false, false}));
+    made.push_back(cuda::codegen::choose::make_kernel(c.kernel, any, {false, false}));
     EXPECT_TRUE(made.back().how.starts_with("ordered rows")) << made.back().how;
-    EXPECT_TRUE(cuda::codegen::choose::find_parts(c.kernel, {}).steps.empty());
+    EXPECT_TRUE(cuda::codegen::choose::find_parts(c.kernel, any).steps.empty());
     if (!symbols.insert(made.back().symbol).second) continue;
     sources.push_back({made.back().symbol, made.back().functions});
     functions += made.back().functions;
   }
   check_nvrtc(functions);
-  Machine machine(sources);
+  TextRunner machine(sources);
   ASSERT_EQ(machine.error(), "");
   for (size_t n = 0; n < cases.size(); ++n) {
     OrderCase& c = cases[n];

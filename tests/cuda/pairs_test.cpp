@@ -44,9 +44,9 @@ Kernel pairs(const Rows& r, Way way) {
 Case pairs_case(const std::string& name, const Rows& r, Way way, const std::string& how) {
   Kernel kernel = pairs(r, way);
   kernel.name = name;
-  Case c{name, kernel, cuda::codegen::choose::make_kernel(kernel, {}, std::vector<bool>(kernel.args.size())), {}, {}};
+  Case c{name, kernel, cuda::codegen::choose::make_kernel(kernel, any, std::vector<bool>(kernel.args.size())), {}, {}};
   EXPECT_EQ(c.made.how, how) << name;
-  EXPECT_TRUE(cuda::codegen::choose::find_parts(kernel, {}).steps.empty()) << name;
+  EXPECT_TRUE(cuda::codegen::choose::find_parts(kernel, any).steps.empty()) << name;
   return c;
 }
 

@@ -109,7 +109,7 @@ TEST(CudaProducts, EverySplitOfDots) {
       ASSERT_TRUE(product) << why;
       std::vector<bool> ahead(kernel.args.size());
       product->b.ahead = ahead[static_cast<size_t>(product->b.arg)] = lines != 2;
-      Made made = cuda::codegen::products::make_dots(kernel, *product, {lines, warps});
+      Made made = cuda::codegen::products::make_dots(kernel, *product, {lines, warps}, any);
       made.symbol = cuda::codegen::function_name(kernel, *product);
       cases.push_back({kernel.name, kernel, std::move(made), std::move(ahead)});
     }
@@ -129,12 +129,12 @@ TEST(CudaProducts, SeveralAtOnce) {
   std::vector<Made> made;
   std::string functions;
   for (const auto& [kernel, copies, how] : all) {
-    EXPECT_TRUE(cuda::codegen::choose::several_at_once(kernel, cuda::codegen::choose::analyse(kernel)));
-    made.push_back(cuda::codegen::choose::make_kernel(kernel, {}, second_ahead(kernel), copies));
+    EXPECT_TRUE(cuda::codegen::choose::several_at_once(kernel, cuda::codegen::choose::analyse(kernel), any));
+    made.push_back(cuda::codegen::choose::make_kernel(kernel, any, second_ahead(kernel), copies));
     EXPECT_TRUE(made.back().how.starts_with(how)) << made.back().how;
     functions += made.back().functions;
   }
-  Machine machine(functions);
+  TextRunner machine(functions);
   ASSERT_EQ(machine.error(), "");
   for (size_t n = 0; n < all.size(); ++n) {
     const Kernel& kernel = all[n].kernel;
@@ -171,14 +171,13 @@ TEST(CudaProducts, PackedWeightsAndPiecesOfTheDepth) {
 // Where clusters are, a long depth is one launch: never more blocks than find a place, never a piece without a step.
 TEST(CudaProducts, AClusterInPlaceOfTwoKernels) {
   const Kernel kernel = linear(40, 64, 4096, DType::bf16, DType::bf16, DType::bf16, gelu);
-  const cuda::codegen::Features hopper{true};
-  EXPECT_EQ(cuda::codegen::choose::find_parts(kernel, {}).steps.size(), 2u);
+  EXPECT_EQ(cuda::codegen::choose::find_parts(kernel, any).steps.size(), 2u);
   EXPECT_EQ(cuda::codegen::choose::find_parts(kernel, hopper).steps.size(), 0u);
   const Made made = cuda::codegen::choose::make_kernel(kernel, hopper, second_ahead(kernel));
   EXPECT_GT(made.pieces, 1) << made.how;
   EXPECT_EQ(made.shape.blocks % made.pieces, 0);
-  EXPECT_LE(made.shape.blocks, cuda::codegen::multiprocessors);
-  EXPECT_EQ(cuda::codegen::choose::make_kernel(kernel, {}, second_ahead(kernel)).pieces, 1);
+  EXPECT_LE(made.shape.blocks, hopper.units);
+  EXPECT_EQ(cuda::codegen::choose::make_kernel(kernel, any, second_ahead(kernel)).pieces, 1);
   const Kernel shallow = linear(40, 64, 64, DType::f16, DType::f16, DType::f16, gelu);
   EXPECT_EQ(cuda::codegen::choose::make_kernel(shallow, hopper, second_ahead(shallow)).pieces, 1);
 }

@@ -148,7 +148,7 @@ Case made(std::string name, Kernel kernel, const std::string& how) {
   std::vector<bool> ahead(kernel.args.size());
   ahead[0] = kernel.args[0].dtype != i64 && kernel.args.back().updates != 0;
   Case c{std::move(name), std::move(kernel), {}, std::move(ahead)};
-  c.made = cuda::codegen::choose::make_kernel(c.kernel, {}, c.ahead);
+  c.made = cuda::codegen::choose::make_kernel(c.kernel, any, c.ahead);
   EXPECT_EQ(c.made.how, how) << c.name << "\n" << c.made.functions;
   return c;
 }
@@ -158,7 +158,7 @@ Case scheduled(std::string name, Kernel kernel, const Schedule& schedule) {
   EXPECT_EQ(cannot_print(kernel, cuda_dialect, schedule), std::nullopt) << name;
   Case c{std::move(name), std::move(kernel), {}, {}};
   c.ahead.resize(c.kernel.args.size());
-  c.made = cuda::codegen::choose::make_rows(c.kernel, c.ahead, schedule);
+  c.made = cuda::codegen::choose::make_rows(c.kernel, c.ahead, any, schedule);
   return c;
 }
 
@@ -248,7 +248,7 @@ TEST(CudaRows, SamplesWithLanes) {
   EXPECT_GT(cases.size(), 60U);
   EXPECT_GT(words, 30U);
   check_nvrtc(functions);
-  Machine machine(functions);
+  TextRunner machine(functions);
   ASSERT_EQ(machine.error(), "");
   for (size_t n = 0; n < cases.size(); ++n)
     EXPECT_EQ(sample_difference(samples[n], sample_reference(samples[n]),
@@ -304,7 +304,7 @@ TEST(CudaRows, RoomOfAPixelIsFilled) {
   for (const bool update : {false, true}) {
     const Case c = scheduled(update ? "into_room" : "to_image", to_image(update), words);
     EXPECT_EQ(count(c.made.functions, "write_lanes("), update ? 0U : 1U) << c.made.functions;
-    Machine machine(c.made.functions);
+    TextRunner machine(c.made.functions);
     ASSERT_EQ(machine.error(), "");
     std::vector<HostTensor> memory = random_memory(c.kernel, 1), expected = memory;
     std::vector<void*> args;
@@ -323,7 +323,7 @@ TEST(CudaRows, KernelsBesideEachOther) {
   std::vector<const Kernel*> all;
   Case joined{"beside", {}, {}, {}};
   for (const Kernel& k : kernels) {
-    EXPECT_TRUE(cuda::codegen::choose::can_be_beside(k)) << k.name;
+    EXPECT_TRUE(cuda::codegen::choose::can_be_beside(k, any)) << k.name;
     all.push_back(&k);
     const auto before = static_cast<int>(joined.kernel.args.size());
     for (KernelArg arg : k.args) {
@@ -331,13 +331,13 @@ TEST(CudaRows, KernelsBesideEachOther) {
       joined.kernel.args.push_back(arg);
     }
   }
-  EXPECT_FALSE(cuda::codegen::choose::can_be_beside(rms_norm(3, 256, bf16)));
-  joined.made = cuda::codegen::choose::make_beside(all);
+  EXPECT_FALSE(cuda::codegen::choose::can_be_beside(rms_norm(3, 256, bf16), any));
+  joined.made = cuda::codegen::choose::make_beside(all, any);
   joined.ahead.resize(joined.kernel.args.size());
   EXPECT_EQ(joined.made.how, "4 kernels beside each other");
   EXPECT_EQ(joined.made.trap_steps, (std::vector<size_t>{1, 1, 2, 2}));
   check_nvrtc(joined.made.functions);
-  Machine machine(joined.made.functions);
+  TextRunner machine(joined.made.functions);
   ASSERT_EQ(machine.error(), "");
   const std::vector<HostTensor> given = random_memory(joined.kernel, 1);
   std::vector<HostTensor> expected = given;

@@ -59,9 +59,9 @@ Kernel scanned(Way way, DType dtype, Reduction reduction, int64_t rows, int64_t 
 
 Case scan_case(const std::string& name, Kernel kernel) {
   kernel.name = name;
-  Case c{name, kernel, cuda::codegen::choose::make_kernel(kernel, {}, std::vector<bool>(kernel.args.size())), {}, {}};
+  Case c{name, kernel, cuda::codegen::choose::make_kernel(kernel, any, std::vector<bool>(kernel.args.size())), {}, {}};
   EXPECT_TRUE(c.made.how.starts_with("scanned rows")) << name << ": " << c.made.how;
-  EXPECT_TRUE(cuda::codegen::choose::find_parts(kernel, {}).steps.empty()) << name;
+  EXPECT_TRUE(cuda::codegen::choose::find_parts(kernel, any).steps.empty()) << name;
   return c;
 }
 
@@ -117,26 +117,26 @@ TEST(CudaScan, LongRowsAreInPieces) {
   check_steps({{"sum", scanned(Way::one, i64, Reduction::sum, 1, 70001), 0},
                {"largest", scanned(Way::place_of_largest, f32, Reduction::max, 1, 70001), 0},
                {"largest_of_three", scanned(Way::place_of_largest, f32, Reduction::max, 3, 40000), 0}});
-  const Unfused parts = cuda::codegen::choose::find_parts(scanned(Way::one, f32, Reduction::sum, 1, 1 << 21), {});
+  const Unfused parts = cuda::codegen::choose::find_parts(scanned(Way::one, f32, Reduction::sum, 1, 1 << 21), any);
   ASSERT_EQ(parts.steps.size(), 3U);
   const Kernel& points = parts.steps[2].kernel;
-  EXPECT_EQ(cuda::codegen::rows::scan_decline(points), "");
-  EXPECT_EQ(cuda::codegen::rows::scan_decline(parts.steps[1].kernel), "");
+  EXPECT_EQ(cuda::codegen::rows::scan_decline(points, any), "");
+  EXPECT_EQ(cuda::codegen::rows::scan_decline(parts.steps[1].kernel, any), "");
 }
 
 TEST(CudaScan, SaysWhyItDeclines) {
   const auto why = [](int64_t rows, int64_t n) {
-    return cuda::codegen::rows::scan_decline(scanned(Way::one, f32, Reduction::sum, rows, n));
+    return cuda::codegen::rows::scan_decline(scanned(Way::one, f32, Reduction::sum, rows, n), any);
   };
   EXPECT_EQ(why(4, 32), "");
   EXPECT_EQ(why(4, 31), "rows of 31 elements");
   EXPECT_EQ(why(4, 20000), "4 long rows");
   EXPECT_EQ(why(96, 20000), "");
-  EXPECT_EQ(cuda::codegen::rows::scan_decline(scanned(Way::reduced, f32, {}, 200, 9000)),
+  EXPECT_EQ(cuda::codegen::rows::scan_decline(scanned(Way::reduced, f32, {}, 200, 9000), any),
             "a long row that is reduced, too");
   Kernel across = scanned(Way::one, f32, Reduction::sum, 64, 64);
   across.accesses[0].strides = {1, 64};
-  EXPECT_EQ(cuda::codegen::rows::scan_decline(across), "elements of a row that do not lie side by side");
+  EXPECT_EQ(cuda::codegen::rows::scan_decline(across, any), "elements of a row that do not lie side by side");
 }
 
 }  // namespace

@@ -167,7 +167,7 @@ Case dots(Draw& d, const std::string& name) {
   auto product = plan::find_product(kernel, why);
   std::vector<bool> ahead(kernel.args.size());
   product->b.ahead = ahead[static_cast<size_t>(product->b.arg)] = d.coin();
-  cuda::codegen::Made made = cuda::codegen::products::make_dots(kernel, *product, shape);
+  cuda::codegen::Made made = cuda::codegen::products::make_dots(kernel, *product, shape, any);
   made.symbol = cuda::codegen::function_name(kernel, *product);
   return {kernel.name, kernel, std::move(made), std::move(ahead)};
 }
@@ -201,7 +201,7 @@ Kernel draw_row_kernel(Draw& d) {
 Case rows(Draw& d, const std::string& name) {
   Kernel kernel = draw_row_kernel(d);
   kernel.name = fmt::format("{}_{}x{}x{}", name, kernel.space[0], kernel.space[1], kernel.space[2]);
-  cuda::codegen::Made made = cuda::codegen::choose::make_kernel(kernel, {}, std::vector<bool>(kernel.args.size()));
+  cuda::codegen::Made made = cuda::codegen::choose::make_kernel(kernel, any, std::vector<bool>(kernel.args.size()));
   return {kernel.name, kernel, std::move(made)};
 }
 
@@ -311,7 +311,7 @@ TEST(CudaSearch, SeesKeysOfAWrongStage) {
   const size_t at = one.made.functions.find(right);
   ASSERT_NE(at, std::string::npos);
   one.made.functions.replace(at, right.size(), wrong);
-  Machine machine(std::vector<cuda::Source>{{one.made.symbol, one.made.functions}});
+  TextRunner machine(std::vector<cuda::Source>{{one.made.symbol, one.made.functions}});
   ASSERT_EQ(machine.error(), "");
   const std::vector<HostTensor> given = random_memory(one.kernel, 1);
   std::vector<HostTensor> expected = given;
@@ -376,9 +376,9 @@ TEST(CudaShapes, AttentionOfModels) {
         Kernel kernel = attention(c, DType::boolean, [&](KernelBuilder&, Ex leaf, Ex) { return leaf * scale; });
         kernel.name = fmt::format("{}_{}{}", m.name, dtype_name(type), groups ? "_groups" : "");
         SCOPED_TRACE(kernel.name);
-        cuda::codegen::Made made =
-            cuda::codegen::choose::make_kernel(kernel, {groups}, std::vector<bool>(kernel.args.size()));
-        Machine machine(std::vector<cuda::Source>{{made.symbol, made.functions}});
+        cuda::codegen::Made made = cuda::codegen::choose::make_kernel(kernel, groups ? npusim::hopper : any,
+                                                                      std::vector<bool>(kernel.args.size()));
+        TextRunner machine(std::vector<cuda::Source>{{made.symbol, made.functions}});
         ASSERT_EQ(machine.error(), "");
         const std::vector<HostTensor> memory = random_memory(kernel, 1);
         const Case one{kernel.name, kernel, std::move(made)};

@@ -13,6 +13,7 @@
 
 #include "backends/cuda/codegen/stream/launch.h"
 #include "base/dtype.h"
+#include "cuda/harness/features.h"
 #include "cuda/harness/harness.h"
 #include "kernel/builder.h"
 #include "kernel/evaluate.h"
@@ -188,7 +189,7 @@ struct Chain {
     launch.together = true;
     std::string why;
     auto stream = cuda::codegen::stream::make_stream(
-        cuda::codegen::stream::method_of(program, program.methods[0], launch), way, false, why);
+        cuda::codegen::stream::method_of(program, program.methods[0], launch), way, hopper, false, why);
     if (!stream) fail(ErrorKind::internal, "no stream: {}", why);
     const Method& method = program.methods[0];
     plan::fill_launch(program, method, launched_by(*stream, plan::steps_of(method, launch)), launch);

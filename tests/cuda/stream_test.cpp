@@ -5,6 +5,7 @@
 #include "backends/cuda/codegen/stream/launch.h"
 #include "base/error.h"
 #include "compiler/compile_for.h"
+#include "cuda/harness/features.h"
 #include "cuda/stream_chain.h"
 #include "kernel/contractions.h"
 
@@ -20,7 +21,7 @@ class TextTarget : public CodegenTarget {
   Group group(std::span<const GroupStep>) const override { return {1}; }
   Whole launch_whole(const WholeMethod& method) const override {
     Whole whole;
-    auto stream = cuda::codegen::stream::make_stream(method, {}, false, whole.declined);
+    auto stream = cuda::codegen::stream::make_stream(method, {}, hopper, false, whole.declined);
     if (stream) whole = {std::make_shared<const cuda::codegen::stream::StreamLaunch>(std::move(*stream)), {}};
     reasons.push_back(whole.declined);
     return whole;
@@ -307,8 +308,8 @@ TEST(CudaStream, GainsWhereWeightsComeFromMemory) {
     for (const Step& step : chain.program.methods[0].steps)
       method.steps.push_back({&chain.program.kernels[static_cast<size_t>(step.kernel)], step.buffers});
     std::string why;
-    EXPECT_TRUE(cuda::codegen::stream::make_stream(method, {}, false, why)) << why;
-    return cuda::codegen::stream::make_stream(method, {}, true, why) ? "" : why;
+    EXPECT_TRUE(cuda::codegen::stream::make_stream(method, {}, hopper, false, why)) << why;
+    return cuda::codegen::stream::make_stream(method, {}, hopper, true, why) ? "" : why;
   };
   EXPECT_EQ(reason(1 << 15, false), "");
   EXPECT_EQ(reason(1 << 10, false), "4194304 bytes of weights, which caches hold");

@@ -77,7 +77,7 @@ const std::map<std::string, std::set<std::string>> may_see = {
      {"base", "kernel", "kernel/facts", "graph", "passes", "program", "codegen/build_program.h", "npusim/compiler.h",
       "npusim/message.h"}},
     {"codegen",
-     {"base", "kernel", "kernel/facts", "kernel/fuse", "ops", "graph", "passes", "program", "print",
+     {"base", "kernel", "kernel/facts", "kernel/fuse", "ops", "graph", "passes", "program", "print", "plan",
       "npusim/message.h"}},
     {"runtime",
      {"base", "kernel", "kernel/facts", "aten", "program", "npusim/device.h", "npusim/message.h", "npusim/session.h",

@@ -25,17 +25,17 @@ class CudaTarget : public CodegenTarget {
     const std::vector<std::string> alone{"sm_90a"};
     if (asked.names.size() > 1 && std::erase(asked.names, alone[0]) > 0)
       variants_.push_back(std::make_shared<const CudaTarget>(Asked{alone, asked.streams}));
-    compiled_.features.groups = asked.names == alone;
+    groups_ = asked.names == alone;
     streams_ = asked.streams.value_or(asked.names == alone ? Streams::fast : Streams::none);
-    compiled_.architectures = std::move(asked.names);
     config_.name = "cuda";
     config_.channel_alignment_bytes = 16;  // the widest load of a thread
     config_.buffer_alignment_bytes = 256;
     config_.max_rank = 16;
-    config_.memory_gb_s = 3000;
-    config_.gflop_s = 400'000;
-    config_.link_gb_s = 50;
     config_.equal_operands = true;
+    config_.machine = machine_of(asked.names[0]), config_.own = own_of(asked.names[0]);
+    own_ = own_ranges();
+    compiled_.architectures = std::move(asked.names);
+    compiled_.features = codegen::features_of(groups_, config_);
   }
 
   std::string refuse(const Kernel& kernel) const override {
@@ -60,7 +60,7 @@ class CudaTarget : public CodegenTarget {
   Whole launch_whole(const WholeMethod& method) const override {
     Whole whole;
     if (streams_ == Streams::none) return whole;
-    if (auto stream = stream::make_stream(method, {}, streams_ == Streams::fast, whole.declined))
+    if (auto stream = stream::make_stream(method, {}, compiled_.features, streams_ == Streams::fast, whole.declined))
       return {std::make_shared<const stream::StreamLaunch>(std::move(*stream)), {}};
     return whole;
   }
@@ -75,14 +75,29 @@ class CudaTarget : public CodegenTarget {
             std::find(asked.names.begin(), asked.names.end(), code.architecture) == asked.names.end())
           asked.names.push_back(code.architecture);
     if (asked.names.empty()) return nullptr;
-    return make_tuner(program, CudaTarget(std::move(asked)).compiled_);
+    CudaTarget made(std::move(asked));
+    made.set_config(program.devices[0].config);
+    return make_tuner(program, std::move(made.compiled_));
+  }
+  std::shared_ptr<const CodegenTarget> with_config(const TargetConfig& config) const override {
+    auto made = std::make_shared<CudaTarget>(*this);
+    made->set_config(config);
+    return made;
   }
   std::shared_ptr<const CodegenTarget> for_architectures(const std::string& list) const override {
     return std::make_shared<const CudaTarget>(read_architectures(list));
   }
 
  private:
+  void set_config(const TargetConfig& config) {
+    const std::map<std::string, int64_t> before = std::move(config_.own);
+    config_ = config;
+    config_.own.insert(before.begin(), before.end());  // what the config does not have
+    compiled_.features = codegen::features_of(groups_, config_);
+  }
+
   CompileFor compiled_;
+  bool groups_ = false;
   Streams streams_ = Streams::none;
 };
 

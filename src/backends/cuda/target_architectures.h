@@ -1,9 +1,12 @@
 // What a user asks of the target by the list behind its name.
 #pragma once
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
+
+#include "codegen/target.h"
 
 namespace npusim::cuda {
 
@@ -19,5 +22,11 @@ struct Asked {
 
 // Throws usage for a list with others.
 Asked read_architectures(const std::string& list);
+
+// What a device of the architecture has: the values of a config, and the section of it that is CUDA's own. Of one that
+// is in no table, those of the newest before it.
+Machine machine_of(const std::string& architecture);
+std::map<std::string, int64_t> own_of(const std::string& architecture);
+const std::vector<OwnRange>& own_ranges();
 
 }  // namespace npusim::cuda

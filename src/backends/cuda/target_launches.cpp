@@ -104,7 +104,7 @@ class CudaTuner : public Tuner {
       const WholeMethod method = stream::method_of(p_, sequence, launch);
       for (const stream::StreamWay& one : stream::stream_ways().first(std::min(most, stream::stream_ways().size()))) {
         std::string why;
-        const auto stream = stream::make_stream(method, one, false, why);
+        const auto stream = stream::make_stream(method, one, of_.features, false, why);
         if (!stream) return {};  // of another version
         add(*stream->made);
       }

@@ -47,7 +47,7 @@ std::vector<HostTensor> random_memory(const Kernel& kernel, unsigned seed) {
   return memory;
 }
 
-std::vector<HostTensor> execute(const Case& c, Machine& machine, std::vector<HostTensor> memory, mslx::Order order) {
+std::vector<HostTensor> execute(const Case& c, TextRunner& machine, std::vector<HostTensor> memory, mslx::Order order) {
   EXPECT_EQ(
       machine.run(c.kernel, c.made, memory, order, c.ahead.empty() ? std::vector<bool>(c.kernel.args.size()) : c.ahead),
       "")
@@ -82,7 +82,7 @@ std::string difference(const Case& c, const std::vector<HostTensor>& expected, c
 Case chosen(std::string name, Kernel kernel, const std::string& how) {
   kernel.name = name;
   const std::vector<bool> ahead = second_ahead(kernel);
-  Made made = cuda::codegen::choose::make_kernel(kernel, {}, ahead);
+  Made made = cuda::codegen::choose::make_kernel(kernel, any, ahead);
   EXPECT_TRUE(made.how.starts_with(how)) << name << ": " << made.how;
   return {std::move(name), std::move(kernel), std::move(made), ahead};
 }
@@ -107,7 +107,7 @@ void check(const std::vector<Case>& cases, bool drawn) {
     check_nvrtc(functions);
     check_nvrtc(of_groups, {"sm_90a"});
   }
-  Machine machine(sources);
+  TextRunner machine(sources);
   ASSERT_EQ(machine.error(), "");
   unsigned seed = 1;
   for (const Case& c : cases) {
@@ -133,10 +133,10 @@ void check_steps(const std::vector<Steps>& all, bool drawn) {
   std::vector<std::vector<Made>> made;
   for (const Steps& s : all) {
     ASSERT_EQ(check_kernel(s.kernel), std::vector<std::string>{}) << s.name;
-    parts.push_back(cuda::codegen::choose::find_parts(s.kernel, {}));
+    parts.push_back(cuda::codegen::choose::find_parts(s.kernel, any));
     std::string made_as;
     for (const BoundKernel& step : parts.back().steps)
-      made_as += cuda::codegen::choose::make_kernel(step.kernel, {}, second_ahead(step.kernel)).how + "\n";
+      made_as += cuda::codegen::choose::make_kernel(step.kernel, any, second_ahead(step.kernel)).how + "\n";
     if (parts.back().steps.empty()) {  // it stays whole
       parts.back().steps.push_back({s.kernel, std::vector<int>(s.kernel.args.size())});
       std::iota(parts.back().steps[0].values.begin(), parts.back().steps[0].values.end(), 0);
@@ -147,7 +147,7 @@ void check_steps(const std::vector<Steps>& all, bool drawn) {
     made.emplace_back();
     for (const BoundKernel& step : parts.back().steps) {
       ASSERT_EQ(check_kernel(step.kernel), std::vector<std::string>{}) << s.name << "\n" << to_text(step.kernel);
-      made.back().push_back(cuda::codegen::choose::make_kernel(step.kernel, {}, second_ahead(step.kernel)));
+      made.back().push_back(cuda::codegen::choose::make_kernel(step.kernel, any, second_ahead(step.kernel)));
       const size_t n = made.back().size() - 1;
       if (n < s.how.size()) {
         EXPECT_TRUE(made.back()[n].how.starts_with(s.how[n])) << s.name << ": " << made.back()[n].how;
@@ -159,7 +159,7 @@ void check_steps(const std::vector<Steps>& all, bool drawn) {
     }
   }
   if (!drawn) check_nvrtc(functions);
-  Machine machine(sources);
+  TextRunner machine(sources);
   ASSERT_EQ(machine.error(), "");
   for (size_t i = 0; i < all.size(); ++i) {
     const std::vector<HostTensor> given = random_memory(all[i].kernel, static_cast<unsigned>(i));

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "cuda/harness/features.h"
 #include "cuda/harness/machine.h"
 
 namespace npusim {
@@ -19,7 +20,7 @@ struct Case {
 // The second operand is there ahead, as a weight is.
 std::vector<bool> second_ahead(const Kernel& kernel);
 std::vector<HostTensor> random_memory(const Kernel& kernel, unsigned seed);
-std::vector<HostTensor> execute(const Case& c, Machine& machine, std::vector<HostTensor> memory, mslx::Order order);
+std::vector<HostTensor> execute(const Case& c, TextRunner& machine, std::vector<HostTensor> memory, mslx::Order order);
 // "" where they are as near as sums in another order are, each element, and if `together` all of them (relative L2).
 std::string difference(const Case& c, const std::vector<HostTensor>& expected, const std::vector<HostTensor>& found,
                        bool together = false);

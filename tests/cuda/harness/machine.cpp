@@ -12,7 +12,7 @@
 
 namespace npusim {
 
-struct Machine::Gpu {
+struct TextRunner::Gpu {
   cuda::Device device{0};
   std::vector<std::shared_ptr<const cuda::LoadedModule>> modules;
 
@@ -24,7 +24,7 @@ struct Machine::Gpu {
   }
 };
 
-Machine::Machine(const std::vector<cuda::Source>& functions) {
+TextRunner::TextRunner(const std::vector<cuda::Source>& functions) {
   if (!cuda::probe_device().usable) {
     std::string all;
     for (const cuda::Source& f : functions) all += f.text;
@@ -50,10 +50,10 @@ Machine::Machine(const std::vector<cuda::Source>& functions) {
   }
 }
 
-Machine::~Machine() = default;
+TextRunner::~TextRunner() = default;
 
-std::string Machine::run(const Kernel& kernel, const cuda::codegen::Made& made, std::vector<HostTensor>& memory,
-                         mslx::Order order, const std::vector<bool>& ahead) {
+std::string TextRunner::run(const Kernel& kernel, const cuda::codegen::Made& made, std::vector<HostTensor>& memory,
+                            mslx::Order order, const std::vector<bool>& ahead) {
   std::vector<size_t> owner(memory.size());
   for (size_t i = 0; i < memory.size(); ++i)
     owner[i] = kernel.args[i].updates < 0 ? i : static_cast<size_t>(kernel.args[i].updates);

@@ -11,14 +11,14 @@
 
 namespace npusim {
 
-class Machine {
+class TextRunner {
  public:
-  explicit Machine(const std::string& functions) : Machine(std::vector<cuda::Source>{{"printed", functions}}) {}
+  explicit TextRunner(const std::string& functions) : TextRunner(std::vector<cuda::Source>{{"printed", functions}}) {}
   // A GPU's code is made of them by all cores.
-  explicit Machine(const std::vector<cuda::Source>& functions);
-  ~Machine();
-  Machine(const Machine&) = delete;
-  Machine& operator=(const Machine&) = delete;
+  explicit TextRunner(const std::vector<cuda::Source>& functions);
+  ~TextRunner();
+  TextRunner(const TextRunner&) = delete;
+  TextRunner& operator=(const TextRunner&) = delete;
   const std::string& error() const { return error_; }  // of the compiler
   // Launches one kernel on the memory of its arguments; what went wrong, a trap among it. On the CPU, threads take
   // turns in this order, and arguments that are not there ahead come when the launch waits for what precedes it.

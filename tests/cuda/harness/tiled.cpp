@@ -21,7 +21,7 @@ Case tiled(std::string name, Kernel kernel, const cuda::codegen::products::TileS
   const size_t number = name.size() % 3;  // none, one or the other
   product->a.ahead = number == 1, product->b.ahead = number == 2;
   for (const cuda::codegen::Operand* o : {&product->a, &product->b}) ahead[static_cast<size_t>(o->arg)] = o->ahead;
-  Made made = cuda::codegen::products::make_tiles(kernel, *product, shape);
+  Made made = cuda::codegen::products::make_tiles(kernel, *product, shape, shape.groups || shape.fed ? hopper : any);
   made.symbol = cuda::codegen::function_name(kernel, *product);
   return {std::move(name), std::move(kernel), std::move(made), std::move(ahead)};
 }

@@ -46,8 +46,8 @@ std::string function_name(const Kernel& kernel, const Product& product) {
   return product.copies == 1 ? name : fmt::format("{}_x{}", name, product.copies);
 }
 
-std::string function_head(const Kernel& kernel, const Product& product, const LaunchShape& one, int pieces,
-                          bool alone) {
+std::string function_head(const Kernel& kernel, const Product& product, const LaunchShape& one,
+                          const Features& features, int pieces, bool alone) {
   const int copies = product.copies;
   std::vector<std::string> all;
   for (int c = 0; c < copies; ++c)
@@ -56,7 +56,7 @@ std::string function_head(const Kernel& kernel, const Product& product, const La
   std::string head = fmt::format(fmt::runtime(cuda_dialect.kernel), function_name(kernel, product),
                                  fmt::format("{}", fmt::join(all, ",\n    ")), std::to_string(one.threads) + cluster);
   // Blocks of the next launch would take room from those of this one that have not begun.
-  if (one.blocks * copies * pieces <= multiprocessors) head += "  lead();\n";
+  if (one.blocks * copies * pieces <= features.units) head += "  lead();\n";
   Term place = "blockIdx.x";
   if (pieces != 1) {
     head += fmt::format("  const int piece = blockIdx.x % {};\n", pieces);

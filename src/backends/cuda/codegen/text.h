@@ -11,8 +11,6 @@
 
 namespace npusim::cuda::codegen {
 
-inline constexpr int multiprocessors = 132;  // of the devices that texts are chosen for
-
 struct Lines {
   std::string text;
   int indent = 1;
@@ -34,8 +32,8 @@ std::string function_name(const Kernel& kernel, const Product& product);
 // `block` is the block's number in its copy, and arguments have the names that they have alone. Of several pieces, the
 // blocks that follow each other are the pieces of one, `piece` their number, and a cluster.
 // A block that is `alone` has the registers of a multiprocessor, which its warps then share out.
-std::string function_head(const Kernel& kernel, const Product& product, const LaunchShape& one, int pieces = 1,
-                          bool alone = false);
+std::string function_head(const Kernel& kernel, const Product& product, const LaunchShape& one,
+                          const Features& features, int pieces = 1, bool alone = false);
 // Statements that wait for what precedes the launch; `ahead`: positions of arguments that are there before; `suffix` of
 // their names.
 std::vector<std::string> follow_text(const Kernel& kernel, const std::vector<int>& ahead,

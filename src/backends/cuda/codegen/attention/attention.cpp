@@ -172,11 +172,11 @@ std::string attention_declines(const Attention& a) {
   return {};
 }
 
-int64_t pieces_of(const Attention& a) {
+int64_t pieces_of(const Attention& a, const Features& features) {
   const int64_t tiles = a.axes.batch.size() * ((a.axes.rows.size() + 15) / 16);
   constexpr int64_t least_keys = 64;
   if (tiles >= 64 || a.keys < 512) return 1;
-  for (int64_t pieces = multiprocessors / tiles; pieces > 1; --pieces)
+  for (int64_t pieces = features.units / tiles; pieces > 1; --pieces)
     if (a.keys % pieces == 0 && a.keys / pieces >= least_keys && a.keys / pieces % 16 == 0) return pieces;
   return 0;
 }
@@ -184,16 +184,16 @@ int64_t pieces_of(const Attention& a) {
 // The most rows of which there still are blocks for all multiprocessors, and stages that fit beside them.
 AttentionShape choose_attention(const Attention& a, const Features& features) {
   if (features.groups)
-    if (const auto groups = choose_groups(a)) return *groups;
+    if (const auto groups = choose_groups(a, features)) return *groups;
   const auto blocks = [&](int rows) { return a.axes.batch.size() * ((a.axes.rows.size() + rows - 1) / rows); };
   AttentionShape s;
-  s = blocks(128) >= 2 * multiprocessors             ? AttentionShape{8, 1, 64}
-      : blocks(64) >= multiprocessors                ? AttentionShape{4, 1, 64}
+  s = blocks(128) >= 2 * features.units              ? AttentionShape{8, 1, 64}
+      : blocks(64) >= features.units                 ? AttentionShape{4, 1, 64}
       : blocks(32) >= 100 && a.axes.rows.size() > 16 ? AttentionShape{2, 2, 32}
                                                      : AttentionShape{1, 4, 32};
   // Of a block on all devices from sm_80 on; a block that has a Hopper's multiprocessor to itself has more.
-  const bool alone = features.groups && blocks(s.rows()) <= multiprocessors;
-  const int64_t most_shared_bytes = (alone ? 200 : 99) << 10;
+  const bool alone = features.groups && blocks(s.rows()) <= features.units;
+  const int64_t most_shared_bytes = alone ? features.block_bytes - (27 << 10) : least_block_bytes;
   while (s.keys_of_warp > 16 && (shared_bytes_of(a, s) > most_shared_bytes || s.keys() / 2 >= a.keys))
     s.keys_of_warp -= 16;
   if (shared_bytes_of(a, s) > most_shared_bytes) s = {4, 1, 16};

@@ -22,7 +22,7 @@ struct AttentionShape {
 std::string attention_declines(const Attention& attention);
 // Of the keys, where there are few rows, so that all multiprocessors have some: 1: it stays whole; 0: it needs them,
 // but the keys do not have them.
-int64_t pieces_of(const Attention& attention);
+int64_t pieces_of(const Attention& attention, const Features& features);
 AttentionShape choose_attention(const Attention& attention, const Features& features);
 Made make_attention(const Kernel& kernel, const Attention& attention, const AttentionShape& shape);
 

@@ -272,8 +272,9 @@ int64_t group_bytes(const Attention& a, const AttentionShape& s) {
   return std::max(2 * stage_elements(a, s) + 4 * s.threads() + 3 * stages_of(a, s), result_bytes(a, s));
 }
 
-std::optional<AttentionShape> choose_groups(const Attention& a) {
-  constexpr int64_t most_bytes = 220 << 10, least_rows = 64;
+std::optional<AttentionShape> choose_groups(const Attention& a, const Features& features) {
+  constexpr int64_t least_rows = 64;
+  const int64_t most_bytes = features.block_bytes - (7 << 10);
   if (a.axes.rows.size() < least_rows) return std::nullopt;
   AttentionShape s;
   s.keys_of_warp = width_of(a.columns) > 128 || a.axes.depth.size() > 128 || a.keys <= 64 ? 64 : 128;

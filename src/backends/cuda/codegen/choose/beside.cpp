@@ -11,12 +11,12 @@
 
 namespace npusim::cuda::codegen::choose {
 
-bool can_be_beside(const Kernel& kernel) {
-  return !kernel.contraction && !kernel.call && !has_own_text(kernel) &&
-         choose_lanes(kernel, cuda_dialect, multiprocessors).row == RowLoop::none;
+bool can_be_beside(const Kernel& kernel, const Features& features) {
+  return !kernel.contraction && !kernel.call && !has_own_text(kernel, features) &&
+         choose_lanes(kernel, cuda_dialect, features.units).row == RowLoop::none;
 }
 
-Made make_beside(std::span<const Kernel* const> kernels) {
+Made make_beside(std::span<const Kernel* const> kernels, const Features& features) {
   Made made;
   made.how = fmt::format("{} kernels beside each other", kernels.size());
   made.symbol = kernel_name(*kernels[0]);
@@ -25,12 +25,12 @@ Made make_beside(std::span<const Kernel* const> kernels) {
   std::string waits = "  follow();\n", calls;
   int64_t first = 0;  // block of the next kernel
   for (const Kernel* k : kernels)
-    made.shape.threads = std::max(made.shape.threads, choose_lanes(*k, cuda_dialect, multiprocessors).threads);
+    made.shape.threads = std::max(made.shape.threads, choose_lanes(*k, cuda_dialect, features.units).threads);
   int traps = 0;
   bool takes = false;
   for (size_t n = 0; n < kernels.size(); ++n) {
     const Kernel& k = *kernels[n];
-    const Schedule schedule = choose_lanes(k, cuda_dialect, multiprocessors);
+    const Schedule schedule = choose_lanes(k, cuda_dialect, features.units);
     const LaunchShape shape = launch_of(k, cuda_dialect, schedule);
     const std::string suffix = fmt::format("_{}", n), name = fmt::format("{}_part{}", made.symbol, n);
     PartPlace place{std::vector<bool>(k.args.size()), traps, true};

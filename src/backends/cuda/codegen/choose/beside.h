@@ -7,8 +7,8 @@
 namespace npusim::cuda::codegen::choose {
 
 // Whether the kernel can be one of them: every point is a thread's.
-bool can_be_beside(const Kernel& kernel);
+bool can_be_beside(const Kernel& kernel, const Features& features);
 // At least two. Parameters are those of the kernels, one behind the other, then the trap word if one of them takes it.
-Made make_beside(std::span<const Kernel* const> kernels);
+Made make_beside(std::span<const Kernel* const> kernels, const Features& features);
 
 }  // namespace npusim::cuda::codegen::choose

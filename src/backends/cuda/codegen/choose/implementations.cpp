@@ -37,7 +37,8 @@ struct Implementation {
   size_t (*joins)(std::span<const GroupStep> steps, std::span<const plan::Contracted> contracted,
                   const Features& features, StepsPlan& plan);
   bool (*concerns)(const Kernel& kernel, const Analysis& known);
-  std::string (*declines)(const Kernel& kernel, const Analysis& known, const Product* product);
+  std::string (*declines)(const Kernel& kernel, const Analysis& known, const Product* product,
+                          const Features& features);
   std::vector<Made> (*make)(const LaunchKernels& launch, const Product* product, const Features& features, size_t most);
 };
 
@@ -50,8 +51,8 @@ bool are_apart(const GroupStep& a, const GroupStep& b) {
 }
 
 // A launch has one word for traps, in which the last one stays: the first of the steps that trap would be lost.
-bool are_beside(const GroupStep& first, const GroupStep& next) {
-  return can_be_beside(*next.kernel) && are_apart(first, next) &&
+bool are_beside(const GroupStep& first, const GroupStep& next, const Features& features) {
+  return can_be_beside(*next.kernel, features) && are_apart(first, next) &&
          !(takes_trap(*first.kernel) && takes_trap(*next.kernel));
 }
 
@@ -90,8 +91,10 @@ size_t join_columns(std::span<const GroupStep> steps, std::span<const plan::Cont
   return plan.columns.size();
 }
 
-size_t join_beside(std::span<const GroupStep> steps, std::span<const plan::Contracted>, const Features&, StepsPlan&) {
-  return can_be_beside(*steps[0].kernel) ? count_related(steps, are_beside) : 0;
+size_t join_beside(std::span<const GroupStep> steps, std::span<const plan::Contracted>, const Features& features,
+                   StepsPlan&) {
+  if (!can_be_beside(*steps[0].kernel, features)) return 0;
+  return count_related(steps, [&](const GroupStep& a, const GroupStep& b) { return are_beside(a, b, features); });
 }
 
 bool is_attention(const Kernel& k, const Analysis&) {
@@ -108,35 +111,38 @@ bool scans(const Kernel& k, const Analysis&) {
 }
 bool pairs_up(const Kernel& k, const Analysis&) { return is_plain(k) && rows::has_pairs(k); }
 
-std::string attention_declines(const Kernel&, const Analysis& known, const Product*) {
+std::string attention_declines(const Kernel&, const Analysis& known, const Product*, const Features&) {
   const auto& attention = known.contracted.attention;
   return attention ? attention::attention_declines(*attention) : known.contracted.no_attention;
 }
 template <std::string (*declines)(const Product&)>
-std::string product_declines(const Kernel&, const Analysis&, const Product* p) {
+std::string product_declines(const Kernel&, const Analysis&, const Product* p, const Features&) {
   return declines(*p);
 }
-std::string patches_decline(const Kernel&, const Analysis& known, const Product* p) {
+std::string patches_decline(const Kernel&, const Analysis& known, const Product* p, const Features&) {
   return known.patches ? products::patches_decline(*known.patches, *p) : known.no_patches;
 }
-std::string depthwise_declines(const Kernel& k, const Analysis& known, const Product*) {
+std::string depthwise_declines(const Kernel& k, const Analysis& known, const Product*, const Features&) {
   if (!known.no_depthwise.empty()) return known.no_depthwise;
   return products::depthwise_packing(k, *known.contracted.windows).empty() ? "" : "the weight is not packed";
 }
 template <std::string (*declines)(const Kernel&)>
-std::string kernel_declines(const Kernel& k, const Analysis&, const Product*) {
+std::string kernel_declines(const Kernel& k, const Analysis&, const Product*, const Features&) {
   return declines(k);
 }
-std::string takes_all(const Kernel&, const Analysis&, const Product*) { return {}; }
+std::string scan_declines(const Kernel& k, const Analysis&, const Product*, const Features& features) {
+  return rows::scan_decline(k, features);
+}
+std::string takes_all(const Kernel&, const Analysis&, const Product*, const Features&) { return {}; }
 
-std::vector<Made> make_pair(const LaunchKernels& l, const Product*, const Features&, size_t most) {
-  return products::make_joined(*l.plan->pair, l.ahead, most);
+std::vector<Made> make_pair(const LaunchKernels& l, const Product*, const Features& features, size_t most) {
+  return products::make_joined(*l.plan->pair, l.ahead, features, most);
 }
-std::vector<Made> make_columns(const LaunchKernels& l, const Product*, const Features&, size_t most) {
-  return products::make_columns(l.kernels, l.plan->columns, l.ahead, most);
+std::vector<Made> make_columns(const LaunchKernels& l, const Product*, const Features& features, size_t most) {
+  return products::make_columns(l.kernels, l.plan->columns, l.ahead, features, most);
 }
-std::vector<Made> make_all_beside(const LaunchKernels& l, const Product*, const Features&, size_t) {
-  return {make_beside(l.kernels)};
+std::vector<Made> make_all_beside(const LaunchKernels& l, const Product*, const Features& features, size_t) {
+  return {make_beside(l.kernels, features)};
 }
 std::vector<Made> make_attention(const LaunchKernels& l, const Product*, const Features& features, size_t) {
   const plan::Attention& a = *l.plan->known.contracted.attention;
@@ -144,32 +150,32 @@ std::vector<Made> make_attention(const LaunchKernels& l, const Product*, const F
   made.symbol = kernel_name(*l.kernels[0]);
   return {std::move(made)};
 }
-std::vector<Made> make_dots(const LaunchKernels& l, const Product* p, const Features&, size_t) {
-  return {products::make_dots(*l.kernels[0], *p, products::choose_dots(*p))};
+std::vector<Made> make_dots(const LaunchKernels& l, const Product* p, const Features& features, size_t) {
+  return {products::make_dots(*l.kernels[0], *p, products::choose_dots(*p), features)};
 }
-std::vector<Made> make_patches(const LaunchKernels& l, const Product* p, const Features&, size_t) {
+std::vector<Made> make_patches(const LaunchKernels& l, const Product* p, const Features& features, size_t) {
   const products::PatchConv& conv = *l.plan->known.patches;
-  return {products::make_patches(*l.kernels[0], *p, conv, products::choose_patch(conv))};
+  return {products::make_patches(*l.kernels[0], *p, conv, products::choose_patch(conv, features), features)};
 }
-std::vector<Made> make_depthwise(const LaunchKernels& l, const Product* p, const Features&, size_t most) {
+std::vector<Made> make_depthwise(const LaunchKernels& l, const Product* p, const Features& features, size_t most) {
   const ConvWindows& windows = *l.plan->known.contracted.windows;
   std::vector<Made> ways;
-  for (const int pixels : products::rate_depthwise(windows))
-    if (ways.size() < most) ways.push_back(products::make_depthwise(*l.kernels[0], *p, windows, pixels));
+  for (const int pixels : products::rate_depthwise(windows, features))
+    if (ways.size() < most) ways.push_back(products::make_depthwise(*l.kernels[0], *p, windows, pixels, features));
   return ways;
 }
 std::vector<Made> make_tiles(const LaunchKernels& l, const Product* p, const Features& features, size_t most) {
   std::vector<Made> ways;
   for (const products::TileShape& shape : products::likeliest(products::rate_tiles(*p, features), most))
-    ways.push_back(products::make_tiles(*l.kernels[0], *p, shape));
+    ways.push_back(products::make_tiles(*l.kernels[0], *p, shape, features));
   return ways;
 }
-template <Made (*make)(const Kernel&)>
-std::vector<Made> make_one(const LaunchKernels& l, const Product*, const Features&, size_t) {
-  return {make(*l.kernels[0])};
+template <Made (*make)(const Kernel&, const Features&)>
+std::vector<Made> make_one(const LaunchKernels& l, const Product*, const Features& features, size_t) {
+  return {make(*l.kernels[0], features)};
 }
-std::vector<Made> make_as_rows(const LaunchKernels& l, const Product*, const Features&, size_t) {
-  return {make_rows(*l.kernels[0], l.ahead)};
+std::vector<Made> make_as_rows(const LaunchKernels& l, const Product*, const Features& features, size_t) {
+  return {make_rows(*l.kernels[0], l.ahead, features)};
 }
 
 constexpr Implementation implementations[] = {
@@ -183,7 +189,7 @@ constexpr Implementation implementations[] = {
     {"tiles", nullptr, is_product, product_declines<products::tiles_decline>, make_tiles},
     {"combined lines", nullptr, combines, kernel_declines<rows::combine_decline>, make_one<rows::make_combined>},
     {"ordered rows", nullptr, orders, kernel_declines<rows::order_decline>, make_one<rows::make_ordered>},
-    {"scanned rows", nullptr, scans, kernel_declines<rows::scan_decline>, make_one<rows::make_scanned>},
+    {"scanned rows", nullptr, scans, scan_declines, make_one<rows::make_scanned>},
     {"pairs", nullptr, pairs_up, kernel_declines<rows::pairs_decline>, make_one<rows::make_pairs>},
     {"rows", nullptr, [](const Kernel&, const Analysis&) { return true; }, takes_all, make_as_rows},
 };
@@ -191,11 +197,11 @@ constexpr size_t rows_as_printed = std::size(implementations) - 1;
 
 // The first implementation of one kernel, from this one on, that takes it; those that do not are noted. `rows` does.
 size_t find_implementation(size_t from, const Kernel& kernel, const Analysis& known, const Product* product,
-                           std::vector<std::string>& declined) {
+                           const Features& features, std::vector<std::string>& declined) {
   for (size_t n = from; n < std::size(implementations); ++n) {
     const Implementation& i = implementations[n];
     if (i.joins || !i.concerns(kernel, known)) continue;
-    const std::string why = i.declines(kernel, known, product);
+    const std::string why = i.declines(kernel, known, product, features);
     if (why.empty()) return n;
     declined.push_back(fmt::format("{}: {}", i.name, why));
   }
@@ -219,13 +225,14 @@ std::vector<std::string> traps_of(const Kernel& printed) {
 
 std::string_view StepsPlan::name() const { return implementations[implementation].name; }
 
-StepsPlan plan_kernel(const Kernel& kernel, Analysis known, int copies) {
+StepsPlan plan_kernel(const Kernel& kernel, Analysis known, int copies, const Features& features) {
   StepsPlan plan;
   plan.known = std::move(known);
   const auto product = product_of(plan.known, copies);
   if (kernel.contraction && !is_attention(kernel, plan.known) && !product)
     plan.declined.push_back(plan.known.contracted.no_product);
-  plan.implementation = find_implementation(0, kernel, plan.known, product ? &*product : nullptr, plan.declined);
+  plan.implementation =
+      find_implementation(0, kernel, plan.known, product ? &*product : nullptr, features, plan.declined);
   return plan;
 }
 
@@ -242,8 +249,9 @@ Group group_steps(std::span<const GroupStep> steps, const Features& features) {
   }
   const Kernel& kernel = *steps[0].kernel;
   Analysis known = contracted.empty() ? Analysis{} : analyse(kernel, std::move(contracted[0]));
-  const size_t count = several_at_once(kernel, known) ? count_related(steps, is_equal) : 1;
-  return {count, std::make_shared<const StepsPlan>(plan_kernel(kernel, std::move(known), static_cast<int>(count)))};
+  const size_t count = several_at_once(kernel, known, features) ? count_related(steps, is_equal) : 1;
+  return {count,
+          std::make_shared<const StepsPlan>(plan_kernel(kernel, std::move(known), static_cast<int>(count), features))};
 }
 
 std::vector<Made> make_ways(const LaunchKernels& launch, const Features& features, size_t most) {
@@ -262,7 +270,7 @@ std::vector<Made> make_ways(const LaunchKernels& launch, const Features& feature
   std::vector<std::string> declined = plan.declined;
   // Others than the first that are asked of the same kernels are ways to make it too.
   for (size_t n = plan.implementation; ways.size() < most;
-       n = find_implementation(n + 1, kernel, plan.known, p, declined)) {
+       n = find_implementation(n + 1, kernel, plan.known, p, features, declined)) {
     const Implementation& i = implementations[n];
     if (i.concerns != implementations[plan.implementation].concerns) break;
     for (Made& made : i.make(launch, p, features, most - ways.size())) {
@@ -280,12 +288,13 @@ std::vector<Made> make_ways(const LaunchKernels& launch, const Features& feature
 }
 
 Made make_kernel(const Kernel& kernel, const Features& features, const std::vector<bool>& ahead, int copies) {
-  const StepsPlan plan = plan_kernel(kernel, analyse(kernel), copies);
+  const StepsPlan plan = plan_kernel(kernel, analyse(kernel), copies, features);
   const LaunchKernels launch{std::vector<const Kernel*>(static_cast<size_t>(copies), &kernel), &plan, ahead};
   return std::move(make_ways(launch, features, 1)[0]);
 }
 
-Made make_rows(const Kernel& kernel, const std::vector<bool>& ahead, const std::optional<Schedule>& schedule) {
+Made make_rows(const Kernel& kernel, const std::vector<bool>& ahead, const Features& features,
+               const std::optional<Schedule>& schedule) {
   Kernel spelled;
   const Kernel* printed = &kernel;
   if (kernel.contraction) {
@@ -295,7 +304,7 @@ Made make_rows(const Kernel& kernel, const std::vector<bool>& ahead, const std::
     spelled = only_step(kernel, unfused.steps[0]);
     printed = &spelled;
   }
-  Scheduled one{printed, schedule ? *schedule : choose_lanes(*printed, cuda_dialect, multiprocessors)};
+  Scheduled one{printed, schedule ? *schedule : choose_lanes(*printed, cuda_dialect, features.units)};
   one.opening = "  lead();\n";
   one.ahead = ahead;
   std::vector<int> early;
@@ -311,18 +320,20 @@ Made make_rows(const Kernel& kernel, const std::vector<bool>& ahead, const std::
   return made;
 }
 
-bool has_own_text(const Kernel& kernel, const Analysis& known) {
+bool has_own_text(const Kernel& kernel, const Analysis& known, const Features& features) {
   std::vector<std::string> declined;
   const auto product = product_of(known, 1);
-  return find_implementation(0, kernel, known, product ? &*product : nullptr, declined) != rows_as_printed;
+  return find_implementation(0, kernel, known, product ? &*product : nullptr, features, declined) != rows_as_printed;
 }
 
-bool has_own_text(const Kernel& kernel) { return !kernel.contraction && has_own_text(kernel, {}); }
+bool has_own_text(const Kernel& kernel, const Features& features) {
+  return !kernel.contraction && has_own_text(kernel, {}, features);
+}
 
-bool several_at_once(const Kernel& kernel, const Analysis& known) {
+bool several_at_once(const Kernel& kernel, const Analysis& known, const Features& features) {
   const auto written = [](const KernelArg& arg) { return arg.written; };
   return is_product(kernel, known) && !takes_trap(kernel) &&
-         std::count_if(kernel.args.begin(), kernel.args.end(), written) == 1 && has_own_text(kernel, known);
+         std::count_if(kernel.args.begin(), kernel.args.end(), written) == 1 && has_own_text(kernel, known, features);
 }
 
 }  // namespace npusim::cuda::codegen::choose

@@ -25,7 +25,7 @@ struct StepsPlan : LaunchPlan {
 // The first so many of these steps, which follow each other, that are one launch.
 Group group_steps(std::span<const GroupStep> steps, const Features& features);
 // One kernel, or so many copies of it, each of memory of its own, of which several_at_once() must allow several.
-StepsPlan plan_kernel(const Kernel& kernel, Analysis known, int copies);
+StepsPlan plan_kernel(const Kernel& kernel, Analysis known, int copies, const Features& features);
 
 // A launch that is to be made of kernels, by step. `ahead`: by argument of all of them, or of equal ones by that of
 // each: what is in memory before the method runs.
@@ -39,11 +39,12 @@ std::vector<Made> make_ways(const LaunchKernels& launch, const Features& feature
 Made make_kernel(const Kernel& kernel, const Features& features, const std::vector<bool>& ahead, int copies = 1);
 
 // As rows and points, where a contraction is spelled out as rows that sum; the schedule, if not given, is chosen.
-Made make_rows(const Kernel& kernel, const std::vector<bool>& ahead, const std::optional<Schedule>& schedule = {});
+Made make_rows(const Kernel& kernel, const std::vector<bool>& ahead, const Features& features,
+               const std::optional<Schedule>& schedule = {});
 // Whether a kernel without a contraction is made otherwise than as it is printed, and a product otherwise than as rows.
-bool has_own_text(const Kernel& kernel);
-bool has_own_text(const Kernel& kernel, const Analysis& known);
+bool has_own_text(const Kernel& kernel, const Features& features);
+bool has_own_text(const Kernel& kernel, const Analysis& known, const Features& features);
 // Whether one launch can make several kernels like this one, each of memory of its own.
-bool several_at_once(const Kernel& kernel, const Analysis& known);
+bool several_at_once(const Kernel& kernel, const Analysis& known, const Features& features);
 
 }  // namespace npusim::cuda::codegen::choose

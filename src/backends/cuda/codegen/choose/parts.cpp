@@ -54,13 +54,13 @@ std::vector<int> find_packing(const Kernel& k, const Analysis& known, int64_t& p
 }
 
 // Few dots of long operands: a piece to a block, in words.
-int64_t find_split_of_dots(const Kernel& k, const Product& product, size_t& along) {
+int64_t find_split_of_dots(const Kernel& k, const Product& product, const Features& features, size_t& along) {
   constexpr int64_t least_piece = 8192;
   const int64_t dots = product.batch.size() * product.rows.size() * product.columns.size();
   along = static_cast<size_t>(std::max_element(k.contraction->reduce.begin(), k.contraction->reduce.end()) -
                               k.contraction->reduce.begin());
   const int64_t extent = k.contraction->reduce[along];
-  for (int64_t parts = std::min(2 * multiprocessors / dots, extent / least_piece); parts > 1; --parts)
+  for (int64_t parts = std::min(2 * features.units / dots, extent / least_piece); parts > 1; --parts)
     if (extent % parts == 0 && extent / parts % word_of(product) == 0) return parts;
   return 1;
 }
@@ -68,8 +68,8 @@ int64_t find_split_of_dots(const Kernel& k, const Product& product, size_t& alon
 // Into how many pieces of which reduced dimension: 1 if it stays whole.
 int64_t find_split(const Kernel& k, const Analysis& known, const Features& features, size_t& along) {
   const std::optional<Product>& product = known.contracted.product;
-  const std::string_view made_as = plan_kernel(k, known, 1).name();
-  if (made_as == "dots") return find_split_of_dots(k, *product, along);
+  const std::string_view made_as = plan_kernel(k, known, 1, features).name();
+  if (made_as == "dots") return find_split_of_dots(k, *product, features, along);
   if (made_as != "tiles") return 1;
   constexpr double of_sum = 5500;  // cycles for the second kernel and what lies between
   double least = products::rate_tiles(*product, features)[0].cycles;
@@ -89,14 +89,14 @@ int64_t find_split(const Kernel& k, const Analysis& known, const Features& featu
       double cycles = products::rate_tiles(piece, features)[0].cycles;
       const double results =
           static_cast<double>(product->rows.size() * product->columns.size() * product->batch.size());
-      cycles += of_sum + results * static_cast<double>(parts) * 8 / multiprocessors / 16;  // written and read again
+      cycles += of_sum + results * static_cast<double>(parts) * 8 / features.units / 16;  // written and read again
       if (cycles < least) least = cycles, best = parts, along = j;
     }
   return best;
 }
 
 // Into how many pieces each row: 1 if there are rows enough, or the pieces would be less than what a step costs.
-int64_t pieces_of_rows(const Kernel& k) {
+int64_t pieces_of_rows(const Kernel& k, const Features& features) {
   int64_t rows = 1, length = 1;
   for (size_t d = 0; d < k.space.size(); ++d)
     (d + static_cast<size_t>(k.row_dims) < k.space.size() ? rows : length) *= k.space[d];
@@ -104,25 +104,29 @@ int64_t pieces_of_rows(const Kernel& k) {
     return std::any_of(k.exprs.begin(), k.exprs.end(), [&](const Expr& e) { return e.op == op; });
   };
   if (rows == 0 || length == 0) return 1;
-  if (has(ExprOp::scan) && rows::scan_problem(k).empty()) {  // a block has a piece
-    constexpr int64_t blocks = 8 * multiprocessors, least_piece = 2048;
-    return has_own_text(k) ? 1 : std::clamp<int64_t>(blocks / rows, 1, std::max<int64_t>(length / least_piece, 1));
+  if (has(ExprOp::scan) && rows::scan_problem(k, features).empty()) {  // a block has a piece
+    constexpr int64_t least_piece = 2048;
+    const int64_t blocks = int64_t{8} * features.units;
+    return has_own_text(k, features)
+               ? 1
+               : std::clamp<int64_t>(blocks / rows, 1, std::max<int64_t>(length / least_piece, 1));
   }
   if (has(ExprOp::scan)) {  // one thread walks a piece: it waits for each element
     constexpr int64_t threads = 65536, least_length = 256, least_piece = 32;
     return length < least_length ? 1 : std::clamp<int64_t>(threads / rows, 1, length / least_piece);
   }
   // A block has a piece.
-  constexpr int64_t blocks = 2 * multiprocessors, least_elements = 1 << 17, least_piece = 4096;
-  if (!has(ExprOp::reduce) || rows > multiprocessors / 2 || rows * length < least_elements) return 1;
+  constexpr int64_t least_elements = 1 << 17, least_piece = 4096;
+  const int64_t blocks = int64_t{2} * features.units;
+  if (!has(ExprOp::reduce) || rows > features.units / 2 || rows * length < least_elements) return 1;
   return std::max<int64_t>(std::min(blocks / rows, length / least_piece), 1);
 }
 
 // Into how many pieces what combines with what is there: 1 if threads enough have elements of their own, or warps
 // enough lines.
-int64_t pieces_of_combining(const Kernel& k) {
+int64_t pieces_of_combining(const Kernel& k, const Features& features) {
   const int along = dim_of_combining(k);
-  if (along < 0 || has_own_text(k)) return 1;
+  if (along < 0 || has_own_text(k, features)) return 1;
   const std::vector<bool> meets = colliding_dims(k, k.stores[0].access);
   int64_t apart = 1, together = 1;
   for (size_t d = 0; d < k.space.size(); ++d) (meets[d] ? together : apart) *= k.space[d];
@@ -136,21 +140,23 @@ int64_t pieces_of_combining(const Kernel& k) {
   };
   std::string why;
   if (rows::find_combined_lines(k, why)) {
-    constexpr int64_t warps = 16 * multiprocessors, of_warp = 512;
+    constexpr int64_t of_warp = 512;
+    const int64_t warps = int64_t{16} * features.units;
     const int64_t pieces = pieces_for(warps, of_warp);
     const Unfused split = pieces > 1 ? split_combining(k, pieces) : Unfused{};
-    if (split.steps.size() == 3 && has_own_text(split.steps[1].kernel)) return pieces;
+    if (split.steps.size() == 3 && has_own_text(split.steps[1].kernel, features)) return pieces;
   }
   return pieces_for(threads, least_piece);
 }
 
 // Those of the steps that have few long rows, or few elements for what they combine, as steps of pieces.
-void split_long_rows(Unfused& parts, size_t arguments) {
+void split_long_rows(Unfused& parts, size_t arguments, const Features& features) {
   for (size_t n = 0; n < parts.steps.size();) {
     const Kernel step = parts.steps[n].kernel;
-    const int64_t pieces = step.contraction || step.call ? 1 : pieces_of_rows(step);
+    const int64_t pieces = step.contraction || step.call ? 1 : pieces_of_rows(step, features);
     Unfused inner = pieces > 1 ? split_rows(step, pieces) : Unfused{};
-    if (const int64_t results = pieces_of_combining(step); results > 1) inner = split_combining(step, results);
+    if (const int64_t results = pieces_of_combining(step, features); results > 1)
+      inner = split_combining(step, results);
     if (inner.steps.empty())
       ++n;
     else
@@ -158,11 +164,11 @@ void split_long_rows(Unfused& parts, size_t arguments) {
   }
 }
 
-Unfused parts_of_rows(const Kernel& kernel) {
-  if (has_order(kernel) && has_own_text(kernel)) return {};
+Unfused parts_of_rows(const Kernel& kernel, const Features& features) {
+  if (has_order(kernel) && has_own_text(kernel, features)) return {};
   Unfused parts = has_order(kernel) ? unfuse(kernel) : whole(kernel);
   const size_t before = parts.steps.size();
-  split_long_rows(parts, kernel.args.size());
+  split_long_rows(parts, kernel.args.size(), features);
   return has_order(kernel) || parts.steps.size() > before ? std::move(parts) : Unfused{};
 }
 
@@ -179,7 +185,9 @@ Unfused parts_of_transform(const Kernel& kernel, const Features& features) {
   return parts;
 }
 
-bool is_one_attention(const Kernel& k, const Analysis& known) { return plan_kernel(k, known, 1).name() == "attention"; }
+bool is_one_attention(const Kernel& k, const Analysis& known, const Features& features) {
+  return plan_kernel(k, known, 1, features).name() == "attention";
+}
 
 Unfused products_of_attention(const Kernel& kernel) {
   const DType values = kernel.args[static_cast<size_t>(kernel.contraction->b.arg)].dtype;
@@ -190,9 +198,9 @@ Unfused products_of_attention(const Kernel& kernel) {
 // Steps of pieces of the keys, or with what is found out before; no steps: it is one kernel; nullopt: it is none.
 std::optional<Unfused> parts_of_attention(const Kernel& kernel, const Features& features) {
   const Analysis known = analyse(kernel);
-  if (!is_one_attention(kernel, known)) return std::nullopt;
+  if (!is_one_attention(kernel, known, features)) return std::nullopt;
   const plan::Attention& a = *known.contracted.attention;
-  const int64_t pieces = attention::pieces_of(a);
+  const int64_t pieces = attention::pieces_of(a, features);
   if (pieces == 0) return std::nullopt;
   if (pieces == 1) {
     const attention::AttentionShape shape = attention::choose_attention(a, features);
@@ -201,7 +209,7 @@ std::optional<Unfused> parts_of_attention(const Kernel& kernel, const Features& 
   }
   Unfused parts = split_attention(kernel, pieces);
   const Kernel& first = parts.steps[0].kernel;
-  if (!is_one_attention(first, analyse(first))) return std::nullopt;
+  if (!is_one_attention(first, analyse(first), features)) return std::nullopt;
   return parts;
 }
 
@@ -224,7 +232,7 @@ Unfused parts_of_product(const Kernel& kernel, const Features& features) {
   split_products(parts, kernel.args.size(), features);
   if (parts.steps.size() > 1) return parts;
   Unfused rows = unfuse(kernel);  // what adds up is several
-  if (!has_own_text(kernel, known)) split_long_rows(rows, kernel.args.size());
+  if (!has_own_text(kernel, known, features)) split_long_rows(rows, kernel.args.size(), features);
   return rows.steps.size() > 1 ? rows : Unfused{};
 }
 
@@ -232,7 +240,7 @@ Unfused parts_of_product(const Kernel& kernel, const Features& features) {
 
 Unfused find_parts(const Kernel& kernel, const Features& features) {
   if (has_fourier(kernel)) return parts_of_transform(kernel, features);
-  if (!kernel.contraction) return parts_of_rows(kernel);
+  if (!kernel.contraction) return parts_of_rows(kernel, features);
   if (kernel.contraction->kind != ContractionKind::attention) return parts_of_product(kernel, features);
   if (auto parts = parts_of_attention(kernel, features)) return std::move(*parts);
   Unfused products = products_of_attention(kernel);

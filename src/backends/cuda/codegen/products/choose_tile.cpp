@@ -95,8 +95,9 @@ namespace {
 int64_t blocks_of(const Product& p, const TileShape& s) { return tiles_of(p, s) * p.copies * s.pieces; }
 
 // How many blocks in clusters of this many find a place at the same time.
-int64_t places(int pieces) {
-  return pieces <= 2 ? multiprocessors : pieces == 3 ? 120 : pieces == 4 ? 112 : pieces == 6 ? 108 : 64;
+int64_t places(int pieces, const Features& features) {
+  if (pieces <= 2) return features.units;
+  return features.cluster_blocks[pieces == 3 ? 0 : pieces == 4 ? 1 : pieces == 6 ? 2 : 3];
 }
 
 // Cycles of a step's products. By fma, of what a multiprocessor can begin in a cycle, 128, and of what its shared
@@ -114,22 +115,22 @@ double products_of(const Product& p, const TileShape& s) {
 // memory lets the stages on their way wait, and where each warp multiplies by itself no less than its instructions in
 // their order. Then its results are stored, and before that added to those of other pieces. Blocks that fit on a
 // multiprocessor do one what the others do not.
-double estimate(const Product& p, const TileShape& s) {
+double estimate(const Product& p, const TileShape& s, const Features& features) {
   constexpr double latency = 1560;  // from the request of a stage to its bytes
   constexpr double begin = 1500;
   const int64_t blocks = blocks_of(p, s);
   const bool fma = p.dtype == DType::f32;
   const int64_t registers = std::min(255, s.rows * s.columns / s.threads() + (fma ? rows_of_warp(s) / 2 + 40 : 28));
-  const int64_t fit = std::min({(int64_t{227} << 10) / (shared_bytes_of(p, s) + 1024), 2048 / int64_t{s.threads()},
+  const int64_t fit = std::min({features.unit_bytes / (shared_bytes_of(p, s) + 1024), 2048 / int64_t{s.threads()},
                                 65536 / (registers * s.threads())});
-  const int64_t beside = std::max<int64_t>(std::min(fit, parts(blocks, multiprocessors)), 1);
+  const int64_t beside = std::max<int64_t>(std::min(fit, parts(blocks, features.units)), 1);
   const double results = double(s.rows) * s.columns, products = products_of(p, s),
                bytes = static_cast<double>(stage_bytes(s)) / (s.groups ? 38.0 : 23.0);
   if (s.fed) {
     const double each =
         std::max({products, static_cast<double>(stage_bytes(s)) / 39.5, latency / static_cast<double>(s.stages - 1)});
     const double made = results / (p.second_b >= 0 ? 2 : 1);
-    const auto rounds = static_cast<double>(parts(blocks, multiprocessors));
+    const auto rounds = static_cast<double>(parts(blocks, features.units));
     // Beside one tile alone there are no next one's words before what its epilogue reads.
     const double store = 0.22 + (rounds > 1 ? 0.17 : 0.06) * p.reads + 0.008 * p.work;
     return 2 * begin + rounds * (static_cast<double>(steps_of(p)) * each + store * made);
@@ -145,27 +146,27 @@ double estimate(const Product& p, const TileShape& s) {
   const double store =
       (0.32 + 0.016 * p.work) * results + (s.pieces == 1 ? 0 : 610 + 350 * (s.pieces - 1) + 0.12 * results);
   const double alone = steps * std::max({step, in_order, latency / stages_ahead(s)});
-  const auto rounds = static_cast<double>(parts(blocks, multiprocessors * beside));
+  const auto rounds = static_cast<double>(parts(blocks, features.units * beside));
   return rounds * ((rounds > 1 ? begin / together : begin) +
                    std::max(store + std::max(alone, together * steps * step), together * store));
 }
 
 // With narrow tiles for the last columns, where the last round has too few wide ones: as many columns are wide as let
 // the block with most to do end first.
-TileShape fill_last_round(const Product& p, const TileShape& s) {
+TileShape fill_last_round(const Product& p, const TileShape& s, const Features& features) {
   constexpr int narrow = 128;     // lines, of both matrices
   constexpr double share = 0.75;  // of a wide tile's time
   if (s.rows != 256 || s.columns != 192 || p.rows.size() % s.rows != 0 || !p.batch.dims.empty()) return s;
   const int64_t rows = p.rows.size() / s.rows, all = parts(p.columns.size(), columns_of(p, s));
   TileShape best = s;
-  auto least = static_cast<double>(parts(rows * all, multiprocessors));
+  auto least = static_cast<double>(parts(rows * all, features.units));
   for (int64_t wide = all - 1; wide > 0; --wide) {
     const int64_t left = p.columns.size() - wide * columns_of(p, s);
     if (left % (narrow / 2) != 0) continue;
     const int64_t tiles = rows * (wide + left / (narrow / 2));
     double most = 0;
-    for (int64_t block = 0; block < multiprocessors; ++block) {
-      const auto mine = [&](int64_t count) { return (count - block + multiprocessors - 1) / multiprocessors; };
+    for (int64_t block = 0; block < features.units; ++block) {
+      const auto mine = [&](int64_t count) { return (count - block + features.units - 1) / features.units; };
       const auto first = static_cast<double>(mine(rows * wide)), both = static_cast<double>(mine(tiles));
       most = std::max(most, first + share * (both - first));
     }
@@ -184,25 +185,31 @@ std::vector<RatedTile> sorted(std::vector<RatedTile> tiles) {
   return tiles;
 }
 
+// Of stages, of a block.
+int64_t most_bytes(const Features& features) {
+  return features.groups ? features.block_bytes - (15 << 10) : least_block_bytes;
+}
+
 // As many stages as fit: of tiles that are fed.
-TileShape with_all_stages(TileShape s) {
-  s.stages = static_cast<int>(std::min<int64_t>(8, (212 << 10) / stage_bytes(s)));
+TileShape with_all_stages(TileShape s, const Features& features) {
+  s.stages = static_cast<int>(std::min<int64_t>(8, most_bytes(features) / stage_bytes(s)));
   return s;
 }
 
 }  // namespace
 
-std::vector<RatedTile> rate_pair_tiles(const Product& p) {
+std::vector<RatedTile> rate_pair_tiles(const Product& p, const Features& features) {
   std::vector<RatedTile> tiles;
   if (p.rows.size() <= 64) return tiles;
   for (const TileShape& shape : shapes)
-    if (const TileShape s = with_all_stages(shape); s.fed && takes(s, p)) tiles.push_back({s, estimate(p, s)});
+    if (const TileShape s = with_all_stages(shape, features); s.fed && takes(s, p))
+      tiles.push_back({s, estimate(p, s, features)});
   tiles = sorted(std::move(tiles));
-  for (RatedTile& t : tiles) t.shape = fill_last_round(p, t.shape);
+  for (RatedTile& t : tiles) t.shape = fill_last_round(p, t.shape, features);
   return tiles;
 }
 
-std::vector<RatedTile> rate_columns_tiles(std::span<const Product> products) {
+std::vector<RatedTile> rate_columns_tiles(std::span<const Product> products, const Features& features) {
   Product all = products[0];
   int64_t columns = 0;
   for (const Product& p : products) {
@@ -215,29 +222,29 @@ std::vector<RatedTile> rate_columns_tiles(std::span<const Product> products) {
     if (shape.fed && std::all_of(products.begin(), products.end(), [&](const Product& p) {
           return takes(shape, p) && p.rows.size() % shape.rows == 0 && p.columns.size() % shape.columns == 0;
         })) {
-      const TileShape s = with_all_stages(shape);
-      tiles.push_back({s, estimate(all, s)});
+      const TileShape s = with_all_stages(shape, features);
+      tiles.push_back({s, estimate(all, s, features)});
     }
   return sorted(std::move(tiles));
 }
 
 std::vector<RatedTile> rate_tiles(const Product& p, const Features& features) {
   constexpr int most_stages = 8;
-  const int64_t most_bytes = (features.groups ? 212 : 99) << 10;  // of a block on every device that is compiled for
   std::vector<RatedTile> tiles;
   for (TileShape s : tile_shapes()) {
     if ((s.groups && !features.groups) || !takes(s, p) || s.columns == 144) continue;
     if (s.fed) {
-      s = with_all_stages(s);
-      tiles.push_back({s, estimate(p, s)});
+      s = with_all_stages(s, features);
+      tiles.push_back({s, estimate(p, s, features)});
       continue;
     }
-    const auto deepest = static_cast<int>(std::min<int64_t>(most_stages, most_bytes / stage_bytes(s)));
+    const auto deepest = static_cast<int>(std::min<int64_t>(most_stages, most_bytes(features) / stage_bytes(s)));
     for (const int stages : {std::max(s.stages, deepest), s.stages})
       for (const int pieces : {1, 2, 3, 4, 6, 8}) {
         s.stages = stages, s.pieces = pieces;
-        if (pieces > 1 && (!features.groups || pieces > steps_of(p) || blocks_of(p, s) > places(pieces))) break;
-        tiles.push_back({s, estimate(p, s)});
+        if (pieces > 1 && (!features.groups || pieces > steps_of(p) || blocks_of(p, s) > places(pieces, features)))
+          break;
+        tiles.push_back({s, estimate(p, s, features)});
       }
   }
   return sorted(std::move(tiles));

@@ -82,21 +82,21 @@ std::vector<Product> find_columns(std::span<const GroupStep> steps, std::span<co
     products.push_back(product);
   }
   if (products.size() < 2) return {};
-  const std::vector<RatedTile> together = rate_columns_tiles(products);
+  const std::vector<RatedTile> together = rate_columns_tiles(products, features);
   if (together.empty() || together[0].cycles >= cycles_apart(steps, products, features)) return {};
   return products;
 }
 
 std::vector<Made> make_columns(std::span<const Kernel* const> kernels, std::span<const Product> products,
-                               const std::vector<bool>& ahead, size_t most) {
+                               const std::vector<bool>& ahead, const Features& features, size_t most) {
   std::vector<Made> ways;
-  for (const TileShape& shape : likeliest(rate_columns_tiles(products), most))
-    ways.push_back(make_columns(kernels, products, ahead, shape));
+  for (const TileShape& shape : likeliest(rate_columns_tiles(products, features), most))
+    ways.push_back(make_columns(kernels, products, ahead, features, shape));
   return ways;
 }
 
 Made make_columns(std::span<const Kernel* const> kernels, std::span<const Product> products,
-                  const std::vector<bool>& ahead, const TileShape& s) {
+                  const std::vector<bool>& ahead, const Features& features, const TileShape& s) {
   std::vector<Part> parts;
   size_t arguments = 0;
   bool rows_ahead = true, columns_ahead = true;
@@ -120,7 +120,7 @@ Made make_columns(std::span<const Kernel* const> kernels, std::span<const Produc
     if (n == 0 || function_name(*parts[n - 1].kernel, parts[n - 1].product) != name)
       made.functions += results_text(kernel, product);
   }
-  made.shape = {std::min<int64_t>(tiles, multiprocessors), s.threads()};
+  made.shape = {std::min<int64_t>(tiles, features.units), s.threads()};
   made.shared_bytes = shared_bytes_of(products[0], s);
   made.groups = true;
   made.how =

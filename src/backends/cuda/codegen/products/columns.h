@@ -15,8 +15,8 @@ std::vector<Product> find_columns(std::span<const GroupStep> steps, std::span<co
 // `ahead` by the arguments of all, one kernel's behind the other's. At most so many ways, the likeliest first; or this
 // one.
 std::vector<Made> make_columns(std::span<const Kernel* const> kernels, std::span<const Product> products,
-                               const std::vector<bool>& ahead, size_t most);
+                               const std::vector<bool>& ahead, const Features& features, size_t most);
 Made make_columns(std::span<const Kernel* const> kernels, std::span<const Product> products,
-                  const std::vector<bool>& ahead, const TileShape& shape);
+                  const std::vector<bool>& ahead, const Features& features, const TileShape& shape);
 
 }  // namespace npusim::cuda::codegen::products

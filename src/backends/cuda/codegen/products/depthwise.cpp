@@ -173,14 +173,16 @@ std::vector<int> depthwise_packing(const Kernel& k, const ConvWindows& w) {
 }
 
 // Neighbours read less, where there are enough of them for all multiprocessors.
-std::vector<int> rate_depthwise(const ConvWindows& w) {
-  constexpr int64_t enough = int64_t{512} * multiprocessors, most_taps = 16;  // that neighbours share
+std::vector<int> rate_depthwise(const ConvWindows& w, const Features& features) {
+  constexpr int64_t most_taps = 16;  // that neighbours share
+  const int64_t enough = int64_t{512} * features.units;
   if (w.dilation.back() != 1 || w.kernel.back() > most_taps || w.stride.back() > 2) return {1};
   if (threads_of(w, 4) >= enough) return {4, 2, 1};
   return threads_of(w, 2) >= enough ? std::vector{2, 4, 1} : std::vector{1, 2, 4};
 }
 
-Made make_depthwise(const Kernel& kernel, const Product& product, const ConvWindows& windows, int pixels) {
+Made make_depthwise(const Kernel& kernel, const Product& product, const ConvWindows& windows, int pixels,
+                    const Features& features) {
   const std::string name = function_name(kernel, product);
   PointFunction point;
   point.name = name + "_at";
@@ -191,13 +193,13 @@ Made make_depthwise(const Kernel& kernel, const Product& product, const ConvWind
   point.lane_dim = 1;
   const int64_t threads = threads_of(windows, pixels);
   int64_t block = 128;  // fewer where so few blocks would leave multiprocessors idle
-  while (block > 32 && threads < block * multiprocessors) block /= 2;
+  while (block > 32 && threads < block * features.units) block /= 2;
   Made made;
   made.shape = {parts(threads, block), static_cast<int>(block)};
   made.how = fmt::format("depthwise, {} pixels of {} channels to a thread", pixels, channels);
   made.functions = print_point(kernel, cuda_dialect, point);
   made.functions += fmt::format("\n// {}: {}\n", name, made.how);
-  made.functions += function_head(kernel, product, made.shape);
+  made.functions += function_head(kernel, product, made.shape, features);
   made.shape.blocks *= product.copies;
   made.functions += DepthwiseText(kernel, product, windows, pixels).body(block) + "}\n";
   return made;

@@ -15,8 +15,9 @@ std::string no_depthwise(const Kernel& kernel, const plan::Contracted& contracte
 std::vector<int> depthwise_packing(const Kernel& kernel, const ConvWindows& windows);
 
 // How many pixels a thread may make, neighbours along the last dimension: the likeliest to be fastest first.
-std::vector<int> rate_depthwise(const ConvWindows& windows);
+std::vector<int> rate_depthwise(const ConvWindows& windows, const Features& features);
 
-Made make_depthwise(const Kernel& kernel, const Product& product, const ConvWindows& windows, int pixels);
+Made make_depthwise(const Kernel& kernel, const Product& product, const ConvWindows& windows, int pixels,
+                    const Features& features);
 
 }  // namespace npusim::cuda::codegen::products

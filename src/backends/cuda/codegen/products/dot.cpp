@@ -186,7 +186,7 @@ std::string dots_decline(const Product& p) {
   return {};
 }
 
-Made make_dots(const Kernel& kernel, const Product& product, const DotShape& s) {
+Made make_dots(const Kernel& kernel, const Product& product, const DotShape& s, const Features& features) {
   const std::string name = function_name(kernel, product);
   PointFunction point;
   point.name = name + "_at";
@@ -198,7 +198,7 @@ Made make_dots(const Kernel& kernel, const Product& product, const DotShape& s) 
   made.how = fmt::format("dots, {} lines to a warp, {} warps to a line", s.lines, s.warps);
   made.functions = print_point(kernel, cuda_dialect, point);
   made.functions += fmt::format("\n// {}: {}\n", name, made.how);
-  made.functions += function_head(kernel, product, made.shape);
+  made.functions += function_head(kernel, product, made.shape, features);
   made.shape.blocks *= product.copies;
   made.functions += DotText(kernel, product, s).body() + "}\n";
   return made;

@@ -11,6 +11,6 @@ struct DotShape {
 };
 DotShape choose_dots(const Product& product);
 std::string dots_decline(const Product& product);  // "" if they do not
-Made make_dots(const Kernel& kernel, const Product& product, const DotShape& shape);
+Made make_dots(const Kernel& kernel, const Product& product, const DotShape& shape, const Features& features);
 
 }  // namespace npusim::cuda::codegen::products

@@ -98,7 +98,7 @@ std::optional<Pair> find_pair(const GroupStep& first, const GroupStep& second, c
   auto product = plan::find_product(k, why);
   if (!product) return std::nullopt;
   product->second_b = of_first[static_cast<size_t>(f.contraction->b.arg)];
-  if (rate_pair_tiles(*product).empty()) return std::nullopt;
+  if (rate_pair_tiles(*product, features).empty()) return std::nullopt;
   pair.product = std::move(*product);
   return pair;
 }
@@ -114,17 +114,17 @@ Product product_of(const Pair& pair, const std::vector<bool>& ahead) {
 
 }  // namespace
 
-Made make_joined(const Pair& pair, const std::vector<bool>& ahead, const TileShape& shape) {
+Made make_joined(const Pair& pair, const std::vector<bool>& ahead, const Features& features, const TileShape& shape) {
   const Product p = product_of(pair, ahead);
-  Made made = make_tiles(pair.kernel, p, shape);
+  Made made = make_tiles(pair.kernel, p, shape, features);
   made.symbol = function_name(pair.kernel, p);
   return made;
 }
 
-std::vector<Made> make_joined(const Pair& pair, const std::vector<bool>& ahead, size_t most) {
+std::vector<Made> make_joined(const Pair& pair, const std::vector<bool>& ahead, const Features& features, size_t most) {
   std::vector<Made> ways;
-  for (const TileShape& shape : likeliest(rate_pair_tiles(product_of(pair, ahead)), most))
-    ways.push_back(make_joined(pair, ahead, shape));
+  for (const TileShape& shape : likeliest(rate_pair_tiles(product_of(pair, ahead), features), most))
+    ways.push_back(make_joined(pair, ahead, features, shape));
   return ways;
 }
 

@@ -20,7 +20,7 @@ struct Pair {
 std::optional<Pair> find_pair(const GroupStep& first, const GroupStep& second, const Features& features,
                               bool keep = false);
 // `ahead` by the pair's arguments. At most so many ways, the likeliest first; or this one.
-std::vector<Made> make_joined(const Pair& pair, const std::vector<bool>& ahead, size_t most);
-Made make_joined(const Pair& pair, const std::vector<bool>& ahead, const TileShape& shape);
+std::vector<Made> make_joined(const Pair& pair, const std::vector<bool>& ahead, const Features& features, size_t most);
+Made make_joined(const Pair& pair, const std::vector<bool>& ahead, const Features& features, const TileShape& shape);
 
 }  // namespace npusim::cuda::codegen::products

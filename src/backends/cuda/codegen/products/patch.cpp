@@ -13,7 +13,7 @@ namespace {
 
 constexpr PatchShape shapes[] = {{16, 16, 64, 4}, {8, 16, 64, 4}, {8, 8, 64, 4},
                                  {16, 16, 32, 4}, {8, 16, 32, 4}, {8, 8, 32, 4}};
-constexpr int64_t most_bytes = 99 << 10;  // of a block, on every device that is compiled for
+constexpr int64_t most_bytes = least_block_bytes;
 
 int64_t parts(int64_t size, int64_t part) { return (size + part - 1) / part; }
 
@@ -365,14 +365,14 @@ int64_t patches_of(const PatchConv& c, const PatchShape& s) {
   return c.windows.batch * z.along(0) * z.along(1);
 }
 
-PatchShape choose_patch(const PatchConv& c) {
+PatchShape choose_patch(const PatchConv& c, const Features& features) {
   std::optional<PatchShape> best;
   for (const PatchShape& s : shapes) {
     if (!fits(c, s) || (s.columns > 32 && c.windows.out_channels <= 32)) continue;
     if (!best) best = s;
     // Where there are too few for all multiprocessors, smaller ones.
     const auto blocks = [&](const PatchShape& of) { return patches_of(c, of) * Sizes{c, of}.column_parts(); };
-    if (s.columns == best->columns && blocks(*best) < multiprocessors / 2) best = s;
+    if (s.columns == best->columns && blocks(*best) < features.units / 2) best = s;
   }
   return *best;
 }
@@ -385,7 +385,8 @@ std::string patches_decline(const PatchConv& conv, const Product& p) {
   return {};
 }
 
-Made make_patches(const Kernel& kernel, const Product& product, const PatchConv& conv, const PatchShape& s) {
+Made make_patches(const Kernel& kernel, const Product& product, const PatchConv& conv, const PatchShape& s,
+                  const Features& features) {
   const Sizes z{conv, s};
   const std::string name = function_name(kernel, product);
   PointFunction point;
@@ -396,9 +397,9 @@ Made make_patches(const Kernel& kernel, const Product& product, const PatchConv&
   Made made;
   // As many as find a place: sums of 64 x 64 leave registers for eight warps on a multiprocessor.
   const int64_t warps = s.rows_of_warp() * s.columns >= 64 * 64 ? 8 : 16;
-  const int64_t beside = std::min<int64_t>(warps / s.warps, (int64_t{227} << 10) / (z.bytes() + 1024));
+  const int64_t beside = std::min<int64_t>(warps / s.warps, features.unit_bytes / (z.bytes() + 1024));
   const int64_t column_parts = z.column_parts();
-  const int64_t places = std::max<int64_t>(1, multiprocessors * beside / column_parts);
+  const int64_t places = std::max<int64_t>(1, features.units * beside / column_parts);
   made.shape = {std::min(patches_of(conv, s), places) * column_parts, s.threads()};
   made.shared_bytes = z.bytes();
   made.how = fmt::format("patches of {}x{} pixels, {} columns, {}", s.lines, s.across, s.columns,
@@ -407,7 +408,7 @@ Made make_patches(const Kernel& kernel, const Product& product, const PatchConv&
                                                                    : "by elements");
   made.functions = print_point(kernel, cuda_dialect, point);
   made.functions += fmt::format("\n// {}: {}\n", name, made.how);
-  made.functions += function_head(kernel, product, made.shape);
+  made.functions += function_head(kernel, product, made.shape, features);
   made.functions += PatchText(kernel, product, conv, s).body() + "}\n";
   return made;
 }

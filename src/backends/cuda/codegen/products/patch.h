@@ -35,12 +35,13 @@ struct PatchShape {
 std::optional<PatchConv> find_patch_conv(const Kernel& kernel, const plan::Contracted& contracted, std::string& why);
 std::span<const PatchShape> patch_shapes();
 bool fits(const PatchConv& conv, const PatchShape& shape);
-PatchShape choose_patch(const PatchConv& conv);
+PatchShape choose_patch(const PatchConv& conv, const Features& features);
 int64_t patches_of(const PatchConv& conv, const PatchShape& shape);  // of all images, with all columns
 
 // Whether results are words of channels, of one product.
 bool makes_words(const Product& product);
 std::string patches_decline(const PatchConv& conv, const Product& product);  // "" if they do not
-Made make_patches(const Kernel& kernel, const Product& product, const PatchConv& conv, const PatchShape& shape);
+Made make_patches(const Kernel& kernel, const Product& product, const PatchConv& conv, const PatchShape& shape,
+                  const Features& features);
 
 }  // namespace npusim::cuda::codegen::products

@@ -199,11 +199,11 @@ std::string results_text(const Kernel& kernel, const Product& product) {
   return print_point(kernel, cuda_dialect, point);
 }
 
-Made make_tiles(const Kernel& kernel, const Product& product, const TileShape& s) {
+Made make_tiles(const Kernel& kernel, const Product& product, const TileShape& s, const Features& features) {
   const std::string name = function_name(kernel, product);
   Made made;
   made.shape = {tiles_of(product, s), s.threads()};
-  if (s.fed) made.shape.blocks = std::min<int64_t>(made.shape.blocks, multiprocessors);
+  if (s.fed) made.shape.blocks = std::min<int64_t>(made.shape.blocks, features.units);
   made.shared_bytes = shared_bytes_of(product, s);
   made.groups = s.groups || s.pieces > 1;
   const auto read = [](const Operand& o) {
@@ -219,7 +219,7 @@ Made make_tiles(const Kernel& kernel, const Product& product, const TileShape& s
                          s.pieces > 1 ? fmt::format(", the depth in {} pieces", s.pieces) : "");
   made.functions = results_text(kernel, product);
   made.functions += fmt::format("\n// {}: {}\n", name, made.how);
-  made.functions += function_head(kernel, product, made.shape, s.pieces, s.fed);
+  made.functions += function_head(kernel, product, made.shape, features, s.pieces, s.fed);
   made.shape.blocks *= product.copies * s.pieces;
   made.pieces = s.pieces;
   made.functions += (s.fed ? fed_text(kernel, product, s) : BlockText(kernel, product, s).body()) + "}\n";

@@ -45,9 +45,9 @@ struct RatedTile {
 // Those that can make a product, the fastest first: there always is one.
 std::vector<RatedTile> rate_tiles(const Product& product, const Features& features);
 // Of a product with a second matrix; none where two kernels are made instead.
-std::vector<RatedTile> rate_pair_tiles(const Product& product);
+std::vector<RatedTile> rate_pair_tiles(const Product& product, const Features& features);
 // Of several products of the same rows whose columns are whole tiles, for all of them at once.
-std::vector<RatedTile> rate_columns_tiles(std::span<const Product> products);
+std::vector<RatedTile> rate_columns_tiles(std::span<const Product> products, const Features& features);
 // The first so many that differ in more than their stages.
 std::vector<TileShape> likeliest(std::span<const RatedTile> tiles, size_t most);
 
@@ -71,6 +71,6 @@ void add_results_from_registers(Lines& to, const Kernel& kernel, const Product& 
 int64_t tiles_of(const Product& product, const TileShape& shape);
 
 std::string tiles_decline(const Product& product);  // "" if they do not
-Made make_tiles(const Kernel& kernel, const Product& product, const TileShape& shape);
+Made make_tiles(const Kernel& kernel, const Product& product, const TileShape& shape, const Features& features);
 
 }  // namespace npusim::cuda::codegen::products

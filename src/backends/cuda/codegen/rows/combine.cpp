@@ -14,8 +14,8 @@
 namespace npusim::cuda::codegen::rows {
 namespace {
 
-constexpr int64_t mask_words = 256;             // of a warp: which of its lanes have a place, by its last digits
-constexpr int64_t most_block_bytes = 96 << 10;  // every architecture has them
+constexpr int64_t mask_words = 256;  // of a warp: which of its lanes have a place, by its last digits
+constexpr int64_t most_block_bytes = least_block_bytes - (3 << 10);
 constexpr int64_t most_line_bytes = most_block_bytes - mask_words * 4;
 constexpr int most_warps = 16;
 
@@ -40,18 +40,18 @@ bool tells_places(std::vector<IndexTerm> terms) {
 
 // Lines of a block, each a warp's: neighbours whose elements are words of memory together, as long as every
 // multiprocessor has a block.
-int warps_of(const Kernel& k, const CombinedLines& l) {
+int warps_of(const Kernel& k, const CombinedLines& l, const Features& features) {
   const int64_t bytes = line_bytes(k, l) + mask_words * 4;
   int warps = l.side_by_side ? most_warps : 4;
-  while (warps > 1 && (warps * bytes > most_block_bytes || l.lines < int64_t{warps} * multiprocessors * 3 / 4))
+  while (warps > 1 && (warps * bytes > most_block_bytes || l.lines < int64_t{warps} * features.units * 3 / 4))
     warps /= 2;
   return warps;
 }
 
 class CombinedText {
  public:
-  CombinedText(const Kernel& kernel, const CombinedLines& lines)
-      : k_(kernel), l_(lines), name_(kernel_name(kernel)), warps_(warps_of(kernel, lines)) {
+  CombinedText(const Kernel& kernel, const CombinedLines& lines, const Features& features)
+      : k_(kernel), l_(lines), name_(kernel_name(kernel)), warps_(warps_of(kernel, lines, features)) {
     const std::vector<bool> live = live_expressions(kernel, true);
     for (size_t i = 0; i < kernel.exprs.size(); ++i) {
       const Expr& e = kernel.exprs[i];
@@ -296,16 +296,16 @@ std::string combine_decline(const Kernel& k) {
   return {};
 }
 
-Made make_combined(const Kernel& kernel) {
+Made make_combined(const Kernel& kernel, const Features& features) {
   std::string why;
   const CombinedLines lines = *find_combined_lines(kernel, why);
-  CombinedText text(kernel, lines);
+  CombinedText text(kernel, lines, features);
   Made made;
   made.symbol = kernel_name(kernel);
   made.shape = {(lines.lines + text.warps() - 1) / text.warps(), 32 * text.warps()};
   made.how = fmt::format("combined lines, {} of {} places to a block", text.warps(), lines.places);
   made.functions = text.functions();
-  add_kernel(made, kernel, text.body(), made.shape.blocks <= multiprocessors);
+  add_kernel(made, kernel, text.body(), made.shape.blocks <= features.units);
   made.shared_bytes = text.shared_bytes();
   return made;
 }

@@ -24,6 +24,6 @@ struct CombinedLines {
 std::optional<CombinedLines> find_combined_lines(const Kernel& kernel, std::string& why);
 
 std::string combine_decline(const Kernel& kernel);  // "" if it does not
-Made make_combined(const Kernel& kernel);
+Made make_combined(const Kernel& kernel, const Features& features);
 
 }  // namespace npusim::cuda::codegen::rows

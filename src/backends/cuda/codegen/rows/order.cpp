@@ -15,7 +15,7 @@
 namespace npusim::cuda::codegen::rows {
 namespace {
 
-constexpr int64_t most_bytes = 96 << 10;  // every architecture has them
+constexpr int64_t most_bytes = least_block_bytes - (3 << 10);
 
 // How an element and its place are kept: "{0}" its value as it lies in memory, "{1}" its place.
 struct Keyed {
@@ -211,7 +211,7 @@ std::string order_decline(const Kernel& k) {
   return {};
 }
 
-Made make_ordered(const Kernel& kernel) {
+Made make_ordered(const Kernel& kernel, const Features& features) {
   const OrderForm form = order_form(kernel);
   const RowShare share = share_row(form.length);
   const DType dtype = kernel.args[static_cast<size_t>(form.from->arg)].dtype;
@@ -220,7 +220,7 @@ Made make_ordered(const Kernel& kernel) {
   made.shape = {(rows_of(kernel) + share.rows - 1) / share.rows, static_cast<int>(share.threads * share.rows)};
   made.shared_bytes = share.rows * share.items * item_bytes(keyed(dtype));
   made.how = fmt::format("ordered rows, {} elements of {} threads", share.elements, share.threads);
-  add_kernel(made, kernel, OrderText(kernel, share).body(), made.shape.blocks <= multiprocessors);
+  add_kernel(made, kernel, OrderText(kernel, share).body(), made.shape.blocks <= features.units);
   return made;
 }
 

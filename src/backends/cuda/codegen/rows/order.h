@@ -8,6 +8,6 @@ namespace npusim::cuda::codegen::rows {
 
 // Of a kernel that orders; "" if it does not decline.
 std::string order_decline(const Kernel& kernel);
-Made make_ordered(const Kernel& kernel);
+Made make_ordered(const Kernel& kernel, const Features& features);
 
 }  // namespace npusim::cuda::codegen::rows

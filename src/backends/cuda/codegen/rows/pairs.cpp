@@ -38,8 +38,8 @@ int64_t tiles_of(const Kernel& k, const Pairs& p, int64_t side) {
          parts(k.space[static_cast<size_t>(p.columns)], side);
 }
 
-PairTile choose_tile(const Kernel& k, const Pairs& p) {
-  return {tiles_of(k, p, 64) >= multiprocessors * 3 / 4 ? 64 : 32};
+PairTile choose_tile(const Kernel& k, const Pairs& p, const Features& features) {
+  return {tiles_of(k, p, 64) >= features.units * 3 / 4 ? 64 : 32};
 }
 
 const Access& access_of(const Kernel& k, int32_t load) {
@@ -272,17 +272,17 @@ std::string pairs_decline(const Kernel& k) {
   return {};
 }
 
-Made make_pairs(const Kernel& kernel) {
+Made make_pairs(const Kernel& kernel, const Features& features) {
   std::string why;
   const Pairs pairs = *find_pairs(kernel, why);
-  const PairTile tile = choose_tile(kernel, pairs);
+  const PairTile tile = choose_tile(kernel, pairs, features);
   PairsText text(kernel, pairs, tile);
   Made made;
   made.symbol = kernel_name(kernel);
   made.shape = {tiles_of(kernel, pairs, tile.side), static_cast<int>(threads_across * threads_across)};
   made.how = fmt::format("pairs, {0} x {0} to a block", tile.side);
   made.functions = text.functions();
-  add_kernel(made, kernel, text.body(), made.shape.blocks <= multiprocessors);
+  add_kernel(made, kernel, text.body(), made.shape.blocks <= features.units);
   return made;
 }
 

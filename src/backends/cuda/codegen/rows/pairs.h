@@ -10,6 +10,6 @@ namespace npusim::cuda::codegen::rows {
 // Whether the kernel is such a reduction, however many pairs there are.
 bool has_pairs(const Kernel& kernel);
 std::string pairs_decline(const Kernel& kernel);  // "" if it does not
-Made make_pairs(const Kernel& kernel);
+Made make_pairs(const Kernel& kernel, const Features& features);
 
 }  // namespace npusim::cuda::codegen::rows

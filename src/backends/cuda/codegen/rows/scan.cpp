@@ -31,9 +31,9 @@ struct ScanShare {
   int64_t at_once() const { return threads * elements; }
 };
 
-ScanShare share_scan(const Kernel& k) {
+ScanShare share_scan(const Kernel& k, const Features& features) {
   const int64_t length = k.space.back(), rows = rows_of(k);
-  const int64_t most_threads = rows >= 4 * multiprocessors ? 256 : rows >= 2 * multiprocessors ? 512 : 1024;
+  const int64_t most_threads = rows >= 4 * features.units ? 256 : rows >= 2 * features.units ? 512 : 1024;
   ScanShare s;
   while (s.elements < most_elements && s.at_once() < length) s.elements *= 2;
   s.threads = std::min((length + 32 * s.elements - 1) / (32 * s.elements) * 32, most_threads);
@@ -270,7 +270,7 @@ class ScanText {
 
 }  // namespace
 
-std::string scan_problem(const Kernel& k) {
+std::string scan_problem(const Kernel& k, const Features& features) {
   if (k.contraction || k.call || k.row_dims != 1) return "no row of one dimension";
   if (takes_trap(k)) return "it may trap";
   const std::vector<bool> live = live_expressions(k, true);
@@ -290,20 +290,20 @@ std::string scan_problem(const Kernel& k) {
   if (!scans) return "nothing is scanned";
   if (rows_of(k) * k.space.back() == 0) return "no elements";
   if (rows_of(k) >= int64_t{1} << 30 || k.space.back() >= int64_t{1} << 30) return "many elements";
-  if (reduces && k.space.back() > share_scan(k).at_once()) return "a long row that is reduced, too";
+  if (reduces && k.space.back() > share_scan(k, features).at_once()) return "a long row that is reduced, too";
   return {};
 }
 
-std::string scan_decline(const Kernel& k) {
+std::string scan_decline(const Kernel& k, const Features& features) {
   constexpr int64_t least_length = 32, few_rows = 96, long_row = 16384;
-  if (std::string problem = scan_problem(k); !problem.empty()) return problem;
+  if (std::string problem = scan_problem(k, features); !problem.empty()) return problem;
   if (k.space.back() < least_length) return fmt::format("rows of {} elements", k.space.back());
   if (rows_of(k) < few_rows && k.space.back() > long_row) return fmt::format("{} long rows", rows_of(k));
   return {};
 }
 
-Made make_scanned(const Kernel& kernel) {
-  const ScanShare share = share_scan(kernel);
+Made make_scanned(const Kernel& kernel, const Features& features) {
+  const ScanShare share = share_scan(kernel, features);
   ScanText text(kernel, share);
   Made made;
   made.symbol = kernel_name(kernel);

@@ -112,8 +112,7 @@ std::string key_kinds(const StreamTable& table, const StreamLayout& layout) {
 
 }  // namespace
 
-StreamLayout lay_out(const StreamTable& table, int64_t kept_bytes, int64_t scratch_bytes) {
-  constexpr int64_t most_shared = 227 << 10;
+StreamLayout lay_out(const StreamTable& table, int64_t kept_bytes, int64_t scratch_bytes, int64_t block_bytes) {
   constexpr int64_t barriers = 3 * most_slots + 1 + 2 * rows_kept + 2 * list_count + 2 * counters_kept + 1,
                     lists = list_count * list_length * 16;
   const auto words = [](int64_t bytes) { return (bytes + 15) / 16 * 16; };
@@ -121,7 +120,7 @@ StreamLayout lay_out(const StreamTable& table, int64_t kept_bytes, int64_t scrat
   const int64_t rows = words(rows_kept * table.longest_row * 8), brought = words(rows_kept * table.brought_bytes),
                 slices = words(static_cast<int64_t>(table.slices.size()) / slice_numbers * 8);
   l.others = kept_bytes + words(scratch_bytes) + rows + brought + slices + lists + words(barriers * 8);
-  l.slots = std::min((most_shared - l.others) / facts::slot_bytes, most_slots);
+  l.slots = std::min((block_bytes - l.others) / facts::slot_bytes, most_slots);
   l.kept = l.slots * facts::slot_bytes, l.at_scratch = l.kept + kept_bytes;
   l.at_rows = l.at_scratch + words(scratch_bytes), l.at_brought = l.at_rows + rows;
   l.at_slices = l.at_brought + brought, l.at_lists = l.at_slices + slices, l.at_barriers = l.at_lists + lists;

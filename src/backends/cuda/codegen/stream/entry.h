@@ -18,7 +18,7 @@ struct StreamLayout {
   int64_t kept = 0, at_scratch = 0, at_rows = 0, at_brought = 0, at_slices = 0, at_lists = 0, at_barriers = 0,
           bytes = 0;
 };
-StreamLayout lay_out(const StreamTable& table, int64_t kept_bytes, int64_t scratch_bytes);
+StreamLayout lay_out(const StreamTable& table, int64_t kept_bytes, int64_t scratch_bytes, int64_t block_bytes);
 
 struct StreamEntry {
   std::string tables, parameter, body;  // what is declared before the function, what it takes, and its text

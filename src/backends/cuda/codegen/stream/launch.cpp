@@ -14,7 +14,6 @@ namespace {
 
 // A launch per step is no slower where weights stay in the cache that all blocks see, or other products take the time.
 std::optional<std::string> gains_nothing(const WholeMethod& method, const StreamPlan& plan) {
-  constexpr int64_t cached = 64 << 20;  // bytes, and some more
   constexpr int64_t share = 100;
   int64_t bytes = 0, streamed = 0, others = 0;  // multiplications
   for (size_t s = 0; s < method.steps.size(); ++s) {
@@ -29,7 +28,7 @@ std::optional<std::string> gains_nothing(const WholeMethod& method, const Stream
     }
   }
   if (others > streamed / share) return fmt::format("{} multiplications of other products", others);
-  if (bytes < cached) return fmt::format("{} bytes of weights, which caches hold", bytes);
+  if (bytes < plan.device.cache_bytes) return fmt::format("{} bytes of weights, which caches hold", bytes);
   return std::nullopt;
 }
 
@@ -45,7 +44,8 @@ StreamLaunch::Argument place_of(const WholeMethod& method, int32_t value) {
 
 }  // namespace
 
-std::optional<StreamLaunch> make_stream(const WholeMethod& method, const StreamWay& way, bool gains, std::string& why) {
+std::optional<StreamLaunch> make_stream(const WholeMethod& method, const StreamWay& way, const Features& device,
+                                        bool gains, std::string& why) {
   why = "it is one step";
   if (method.steps.size() < 2) return std::nullopt;
   const auto is_convolution = [](const GroupStep& step) {
@@ -55,7 +55,7 @@ std::optional<StreamLaunch> make_stream(const WholeMethod& method, const StreamW
     why = "a convolution";
     return std::nullopt;
   }
-  const facts::StreamSteps steps = facts::stream_steps(method);
+  const facts::StreamSteps steps = facts::stream_steps(method, device);
   const auto plan = plan_stream(steps, why);
   if (!plan) return std::nullopt;
   if (gains)
@@ -77,7 +77,7 @@ std::optional<StreamLaunch> make_stream(const WholeMethod& method, const StreamW
     }
   }
   made->symbol = std::move(text->symbol), made->functions = std::move(text->functions);
-  made->shape = {stream_grid, stream_block};
+  made->shape = {plan->device.units, stream_block};
   made->shared_bytes = text->shared_bytes, made->own_bytes = text->own_bytes;
   made->how = std::move(text->how);
   launch.made = made;

@@ -33,7 +33,7 @@ int64_t points_of(const Kernel& k) {
 class Planner {
  public:
   explicit Planner(const facts::StreamSteps& steps) : m_(steps.method), contracted_(steps.contracted), fed_(steps.fed) {
-    plan_.fed = steps.layout;
+    plan_.device = steps.device, plan_.fed = steps.layout;
   }
 
   std::optional<StreamPlan> run(std::string& why) {
@@ -78,7 +78,7 @@ class Planner {
     if (!kernel.contraction) return as_rows(s);
     std::string why;
     if (kernel.contraction->kind == ContractionKind::attention) {
-      plan_.attentions[s] = facts::find_stream_attention(kernel, contracted_[s], why);
+      plan_.attentions[s] = facts::find_stream_attention(kernel, contracted_[s], plan_.device.units, why);
       if (const auto fed = fed_.find(s); fed != fed_.end()) plan_.attentions[s]->feed(fed->second);
       return why;
     }

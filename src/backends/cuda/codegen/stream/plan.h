@@ -52,6 +52,7 @@ struct StreamSlice {
 };
 
 struct StreamPlan {
+  Features device;
   std::vector<StreamStage> stages;
   std::vector<Kernel> kernels;  // by step, without a contraction where it is no product and no attention
   std::vector<std::optional<facts::StreamProduct>> products;      // by step

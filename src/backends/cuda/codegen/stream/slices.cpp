@@ -29,7 +29,8 @@ class Finder {
 
   void run() {
     for (size_t s = 0; s < plan_.kernels.size(); ++s)
-      if (plan_.attentions[s] && plan_.attentions[s]->axes.batch.size() * plan_.attentions[s]->splits <= stream_grid)
+      if (plan_.attentions[s] &&
+          plan_.attentions[s]->axes.batch.size() * plan_.attentions[s]->splits <= plan_.device.units)
         slice(s);
   }
 

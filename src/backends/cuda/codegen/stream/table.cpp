@@ -15,7 +15,9 @@ using Kind = StreamStage::Kind;
 namespace {
 
 // Of a share of lines, what of the memory that comes with a row is for it; a larger one stays where it is.
-int64_t share_bytes(int64_t lines, int64_t each) { return ((lines / stream_grid + 2) * each + 15) / 16 * 16; }
+int64_t share_bytes(int64_t lines, int64_t each, int64_t blocks) {
+  return ((lines / blocks + 2) * each + 15) / 16 * 16;
+}
 
 constexpr int64_t most_small = 1 << 16;  // bytes of what is asked for ahead without a place in the ring
 
@@ -102,7 +104,7 @@ int TableWriter::exchange_pointer(int32_t value) {
   if (!fresh) return known->second;
   const StreamExchange& e = plan_.exchanges.at(value);
   const int64_t each = 12 / static_cast<int64_t>(dtype_size(e.dtype));
-  return own_pointer(256 + 16 * (e.units * e.width / each + 4 * stream_grid));
+  return own_pointer(256 + 16 * (e.units * e.width / each + 4 * plan_.device.units));
 }
 
 // How many blocks have done their part of an attention, roughly.
@@ -237,7 +239,7 @@ void TableWriter::bring(const StreamStage& stage, size_t arg) {
   const int64_t all = plan_.bytes[value], each = static_cast<int64_t>(dtype_size(k.args[arg].dtype));
   const bool by_line = product && facts::is_by_line(k, *plan_.products[stage.step], number);
   const int64_t lines = by_line ? plan_.products[stage.step]->lines.size() : 0;
-  const int64_t bytes = by_line ? share_bytes(lines, each) : (all + 15) / 16 * 16;
+  const int64_t bytes = by_line ? share_bytes(lines, each, plan_.device.units) : (all + 15) / 16 * 16;
   if (each < 2 || brought_here_ + bytes > most_brought) return;
   for (int64_t n : {static_cast<int64_t>(table.rows.size() - row_), brought_here_, by_line ? each : all, lines})
     table.brought.push_back(n);

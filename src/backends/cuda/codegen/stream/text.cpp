@@ -29,7 +29,7 @@ std::optional<StreamText> StreamPrinter::run(std::string& why) {
     why = fmt::format("{} values, {} take part in a launch", table_.values.size(), cuda_dialect.max_args);
     return std::nullopt;
   }
-  const StreamLayout layout = lay_out(table_, plan_.kept_bytes, scratch_);
+  const StreamLayout layout = lay_out(table_, plan_.kept_bytes, scratch_, plan_.device.block_bytes);
   if (layout.slots < std::max(fewest_slots, plan_.fed ? facts::turn_pieces(*plan_.fed) : 0)) {
     why = fmt::format("{} bytes of a block's memory beside the ring", layout.others);
     return std::nullopt;
@@ -143,7 +143,7 @@ std::string StreamPrinter::constants() const {
       "enum {{ chunk_keys = {}, key_bytes = {}, key_apart = {}, value_bytes = {}, value_apart = {}, value_pad = {}, "
       "half_keys = {}, piece_halves = {}, turn_pieces = {} }};\n",
       facts::slot_depth, facts::slot_bytes, way_.requests, way_.gap, way_.gap_behind_keys, list_length, list_count,
-      stream_grid, way_.once, facts::StreamAttention::chunk, fed.key_bytes, fed.key_apart, fed.value_bytes,
+      plan_.device.units, way_.once, facts::StreamAttention::chunk, fed.key_bytes, fed.key_apart, fed.value_bytes,
       fed.value_apart, facts::StreamAttention::row_pad, facts::StreamAttention::own_keys, facts::piece_halves(fed),
       facts::turn_pieces(fed));
 }

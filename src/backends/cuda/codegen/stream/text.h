@@ -21,7 +21,6 @@ struct StreamText {
 
 // Threads: those that compute, and four warps of which one feeds; registers move between fours of warps.
 inline constexpr int stream_block = 128 + facts::stream_threads;
-inline constexpr int stream_grid = multiprocessors;  // blocks at most
 
 // Why a block's memory does not do in `why`.
 std::optional<StreamText> print_stream(const WholeMethod& method, const StreamPlan& plan, const StreamWay& way,

@@ -39,7 +39,7 @@ class StreamPrinter {
   static bool begins(const StreamStage& stage) { return stage.after_all || stage.kind == Kind::exchange; }
 
   // Stages and their places of a row (text_stages.cpp).
-  static int64_t turns_of(const StreamExchange& e);
+  int64_t turns_of(const StreamExchange& e) const;
   std::string arguments(const StreamStage& stage) const;
   int places_of(const StreamStage& stage) const;
   void publish(const StreamStage& stage, size_t made, Lines& c, std::string& to_publish);

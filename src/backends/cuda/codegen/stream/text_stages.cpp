@@ -10,9 +10,9 @@
 namespace npusim::cuda::codegen::stream {
 
 // How many words a thread takes at most, however many blocks there are.
-int64_t StreamPrinter::turns_of(const StreamExchange& e) {
+int64_t StreamPrinter::turns_of(const StreamExchange& e) const {
   int64_t most = 0;
-  for (int64_t blocks = 1; blocks <= stream_grid; ++blocks) {
+  for (int64_t blocks = 1; blocks <= plan_.device.units; ++blocks) {
     const int64_t units = (e.units + blocks - 1) / blocks;
     most = std::max(most, blocks * ((units * unit_bytes(e) + word_payload - 1) / word_payload));
   }

@@ -17,7 +17,6 @@ namespace {
 
 constexpr int64_t most_rows = 16, most_columns = 256;
 constexpr int64_t most_seen = 1 << 14;                        // bytes
-constexpr int64_t blocks = multiprocessors;                   // that share the keys where there are as many
 constexpr int64_t most_own_rows = 8, most_own_columns = 128;  // by warps: more has no room in registers
 
 bool is_half(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
@@ -130,7 +129,7 @@ std::vector<int> score_arguments(const Kernel& k) {
 }
 
 std::optional<StreamAttention> find_stream_attention(const Kernel& k, const plan::Contracted& contracted,
-                                                     std::string& why) {
+                                                     int64_t blocks, std::string& why) {
   const auto none = [&](std::string reason) {
     why = std::move(reason);
     return std::nullopt;

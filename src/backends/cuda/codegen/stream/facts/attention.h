@@ -78,8 +78,9 @@ struct StreamAttention {
   }
   int64_t shared_bytes() const;  // of a block
 };
+// `blocks`: that share the keys where there are as many.
 std::optional<StreamAttention> find_stream_attention(const Kernel& kernel, const plan::Contracted& contracted,
-                                                     std::string& why);
+                                                     int64_t blocks, std::string& why);
 
 FedLayout fed_layout(const Kernel& kernel, const StreamAttention& attention);
 // Halves of chunks that a piece has where a block has several chunks: of each a warp takes its keys and values.

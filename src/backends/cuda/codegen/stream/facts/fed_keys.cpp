@@ -44,7 +44,7 @@ class Finder {
   void feed(size_t s) {
     const Kernel& k = *m_.steps[s].kernel;
     std::string why;
-    const auto attention = find_stream_attention(k, s_.contracted[s], why);
+    const auto attention = find_stream_attention(k, s_.contracted[s], s_.device.units, why);
     if (!attention || !attention->feedable || takes_trap(k)) return;
     const Access &keys = attention->keys(k), &values = k.contraction->b;
     const FedLayout layout = fed_layout(k, *attention);

@@ -40,8 +40,9 @@ bool stores_outside(const WholeMethod& method, const GroupStep& step) {
 
 }  // namespace
 
-StreamSteps stream_steps(const WholeMethod& given) {
+StreamSteps stream_steps(const WholeMethod& given, const Features& device) {
   StreamSteps steps;
+  steps.device = device;
   steps.method.uses = given.uses;
   const auto add = [&](GroupStep step, size_t origin, plan::Contracted contracted) {
     steps.method.steps.push_back(std::move(step));

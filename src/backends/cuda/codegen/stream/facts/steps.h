@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "backends/cuda/codegen/made.h"
 #include "backends/cuda/codegen/stream/facts/attention.h"
 #include "codegen/target.h"
 
@@ -12,6 +13,7 @@ namespace npusim::cuda::codegen::stream::facts {
 
 struct StreamSteps {
   WholeMethod method;
+  Features device;
   std::vector<size_t> origin;                       // by step: that of the given method
   std::vector<plan::Contracted> contracted;         // by step
   std::vector<std::shared_ptr<const Kernel>> made;  // kernels that are none of the given method's
@@ -21,6 +23,6 @@ struct StreamSteps {
 
 // A product of one row that stores elsewhere than in a value of the method's own, as a row of a cache, becomes two
 // steps: the product, and what is done with it, which every block can do for itself. Attentions are fed that can be.
-StreamSteps stream_steps(const WholeMethod& method);
+StreamSteps stream_steps(const WholeMethod& method, const Features& device);
 
 }  // namespace npusim::cuda::codegen::stream::facts
