@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch._subclasses import FakeTensorMode
+from torch._subclasses import FakeTensor, FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.utils import _pytree as pytree
 
@@ -75,9 +75,9 @@ class Graph:
     def value(self, node: torch.fx.Node, module: torch.fx.GraphModule) -> Any:
         if node.op == "get_attr":
             found = module.get_submodule("") if not node.target else attribute(module, str(node.target))
-            if isinstance(found, torch.Tensor):
-                raise Refused("is a tensor that torch.export did not lift")
-            return found
+            if isinstance(found, FakeTensor):
+                raise Refused("is a tensor without values")
+            return self.constant(found) if isinstance(found, torch.Tensor) else found  # no call writes into it here
         if node.op != "call_function":
             raise Refused(f"is a {node.op}")
         if node.target is operator.getitem:
