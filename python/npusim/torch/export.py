@@ -5,9 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
-import io
 import itertools
-import sys
 import traceback
 import types
 import warnings
@@ -15,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
+from torch.export import _trace
 from torch.export._tree_utils import reorder_kwargs
 from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
@@ -28,6 +27,7 @@ from ..nested import Key, Leaf
 from ..parts import level_of_caller
 from .facts.aliases import CHANGED, WEIGHTS, memory_of, overlap, place_of, shows_twice, weight_of
 from .facts.memory import with_memory
+from .facts.threads import alone, replaced
 from .facts.told import ANOTHER_LINE, NAMED, set_text, told, trained_text, what_of
 from .forms.ref import Ref, Refused
 from .functional.given import moved_states
@@ -107,7 +107,7 @@ def export(
     given = dict(mapping("kwargs", {} if kwargs is None else kwargs, "example arguments by name"))
     if missing := [name for name in fixed if name not in given]:
         raise UsageError(f"fixed arguments are keywords in kwargs: there is no {', '.join(missing)}")
-    with classes_told((args, given), strict):
+    with alone(), classes_told((args, given), strict):
         exported = _of_module(model, _tuple(args), given, strict, fixed)
     for note in exported.notes:
         warnings.warn(note, stacklevel=level_of_caller())
@@ -165,7 +165,7 @@ def _of_module(
 
 def _of_exported(program: torch.export.ExportedProgram) -> Exported:
     try:
-        with classes_told(()):
+        with alone(), classes_told(()):
             tell_structures(program)
             exported = of_program(with_memory(program), "model")
     except GuessedWrong as error:
@@ -257,21 +257,9 @@ def _tracing_of(
     data, assignments = data_known(model, strict), assignments_kept(model, strict, assigned, contents)
     followed = contextlib.nullcontext() if strict else numbers_followed()  # dynamo follows them itself
     known = holding(model, held, strict, packs, contents.names)
-    with torch.no_grad(), tracing(), followed, results, known, data, assignments, _without_graph():
+    silent = replaced(_trace, "print", lambda *_, **__: None)  # where torch.export ends early: the graph until then
+    with torch.no_grad(), tracing(), followed, results, known, data, assignments, silent:
         yield
-
-
-@contextlib.contextmanager
-def _without_graph() -> Iterator[None]:
-    """Without what torch.export prints where it ends early: the graph until then."""
-    try:
-        with contextlib.redirect_stderr(io.StringIO()) as printed:
-            yield
-    except Exception as error:
-        graph = f"{getattr(error, 'partial_fx_graph', '')}\n"
-        sys.stderr.write(printed.getvalue().replace(graph, ""))
-        raise
-    sys.stderr.write(printed.getvalue())
 
 
 def _asks_for_values(error: BaseException | None) -> bool:

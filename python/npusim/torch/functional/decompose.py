@@ -22,12 +22,12 @@ from torch.utils._python_dispatch import _disable_current_modes
 from ...machine import is_op_supported
 from ..facts.aliases import CHANGED, REGIONS, rebuilt, separated, without_unread
 from ..facts.checks import example_operands, without_tokens
+from ..facts.threads import replaced
 from ..forms.bytes import BYTES
 from ..forms.complex import concerns_complex, has_form
 from ..forms.compositions import COMPOSITIONS
 from ..forms.foreach import written_one_by_one
 from ..forms.scalars import FILLS, FORMS, given_numbers, is_symbol, with_tensors
-from ..tracing.arithmetic import replaced
 from ..tracing.assigned import shown_by, with_old_values
 from .autocast import with_composites_apart
 from .given import with_memory_given, with_turns_told

@@ -7,7 +7,6 @@ import contextlib
 import copy
 import sys
 import types
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -20,8 +19,8 @@ from torch.utils import _pytree as pytree
 
 from ...errors import Problem, UnsupportedError
 from ..facts.aliases import ATEN, copied, memory_of, place_of, rebuilt, shows_twice
+from ..facts.threads import replaced, without_warnings
 from ..facts.told import place
-from .arithmetic import replaced
 from .contents import Contents
 from .dataclasses import called
 from .kept import OWN, kept
@@ -110,13 +109,11 @@ def assignments_kept(
 
     before = model.register_forward_pre_hook(begin, prepend=True, with_kwargs=True)
     hooks = before, model.register_forward_hook(end)
-    follow = _trace.register_buffer_assignment_hook
-    _trace.register_buffer_assignment_hook = lambda *_: types.SimpleNamespace(remove=lambda: None)
+    unfollowed = replaced(_trace, "register_buffer_assignment_hook", lambda *_: types.SimpleNamespace(remove=lambda: None))
     try:
-        with replaced(torch.nn.Module, "_apply", _apply):
+        with replaced(torch.nn.Module, "_apply", _apply), unfollowed:
             yield
     finally:
-        _trace.register_buffer_assignment_hook = follow
         contents.put_back()
         for hook in hooks:
             hook.remove()
@@ -334,7 +331,7 @@ class _Writes(TorchFunctionMode):
 
 def _eager_run(model: torch.nn.Module, args: Any, kwargs: dict[str, Any], held: list[Held]) -> tuple[list[Any], list[Held]]:
     """What forward() gives and what is in all buffers then, beginning with these; and those that it leaves."""
-    with kept(model), _own_kept(model), torch.no_grad(), warnings.catch_warnings(action="ignore"):
+    with kept(model), _own_kept(model), torch.no_grad(), without_warnings():
         torch.default_generator.manual_seed(0)
         _give(held)
         args, kwargs = copy.deepcopy((args, kwargs))
