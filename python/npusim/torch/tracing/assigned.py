@@ -195,8 +195,9 @@ def _with_copies(
     shows old values. given: arguments, each with what is to be their value."""
     slots = _slots(held)
     found.clear()
+    near = _near(slots)
     for slot in (slot for slot in slots if slot.assigned):
-        found[slot.name] = Assigned(slot.where, _why_not(slot), slot.now, _becomes_one_with(slot, slots))
+        found[slot.name] = Assigned(slot.where, _why_not(slot), slot.now, _becomes_one_with(slot, near[slot.name]))
     slots = [slot for slot in slots if not _is_anew(slot)]
     assigned = [slot for slot in slots if slot.assigned]
     problems = [Problem(slot.where, why) for slot in assigned if (why := _why_not(slot))]
@@ -424,11 +425,9 @@ def _type(value: torch.Tensor | None) -> str:
 def _that_would_be_one(slots: list[Slot]) -> list[Problem]:
     """Those that would share memory from the next run on, where forward() writes into one of them in place: a program has
     memory of its own for each. And those that shared it, of which an assignment parts them."""
-    problems = []
+    problems, near = [], _near(slots)
     for slot in (slot for slot in slots if slot.assigned):
-        for other in slots:
-            if other is slot:
-                continue
+        for other in near[slot.name]:
             was_one, is_one = _share(slot.before, other.before), _share(slot.now, other.now)
             if is_one and not was_one and (slot.written or other.written):
                 what = f"is assigned the memory of {other.where}, and forward() writes into one of them: assign a clone() of it"
@@ -441,8 +440,24 @@ def _that_would_be_one(slots: list[Slot]) -> list[Problem]:
     return problems
 
 
-def _becomes_one_with(slot: Slot, slots: list[Slot]) -> str:
-    ones = (o for o in slots if o is not slot and _share(slot.now, o.now) and not _share(slot.before, o.before))
+def _near(slots: list[Slot]) -> dict[str, list[Slot]]:
+    """By name the others that share memory with a buffer or a parameter, before forward() or behind it, in their order."""
+    owners: dict[tuple[str, int], list[int]] = {}
+    memories = [
+        [(when, memory_of(value)) for when, value in (("before", slot.before), ("now", slot.now)) if value is not None]
+        for slot in slots
+    ]
+    for number, of_one in enumerate(memories):
+        for memory in of_one:
+            owners.setdefault(memory, []).append(number)
+    return {
+        slot.name: [slots[other] for other in sorted({o for memory in of_one for o in owners[memory]} - {number})]
+        for number, (slot, of_one) in enumerate(zip(slots, memories, strict=True))
+    }
+
+
+def _becomes_one_with(slot: Slot, near: list[Slot]) -> str:
+    ones = (o for o in near if _share(slot.now, o.now) and not _share(slot.before, o.before))
     return next((other.name for other in ones), "")
 
 

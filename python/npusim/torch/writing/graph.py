@@ -40,15 +40,17 @@ class Graph:
     nodes: list[dict[str, Any]] = field(default_factory=list)
     of: dict[torch.fx.Node, Any] = field(default_factory=dict)  # Ref, a tuple of them and others, or None
     names: set[str] = field(default_factory=set)
+    counts: dict[str, int] = field(default_factory=dict)  # by name: up to here ones like it are taken
     constants: dict[str, torch.Tensor] = field(default_factory=dict)  # what decomposed calls bring along, by name
 
     def free_name(self, name: str) -> str:
         """The name, or one like it that nothing has."""
-        found, count = name, 0
+        found, count = name, self.counts.get(name, 0)
         while found in self.names:
             count += 1
             found = f"{name}_{count}"
         self.names.add(found)
+        self.counts[name] = max(count - 1, 0)
         return found
 
     def define(self, node: torch.fx.Node, value: Any) -> None:
