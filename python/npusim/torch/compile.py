@@ -266,6 +266,10 @@ def _placeholders(graph: torch.fx.GraphModule) -> list[torch.fx.Node]:
     return [node for node in graph.graph.nodes if node.op == "placeholder"]
 
 
+def _returned(graph: torch.fx.GraphModule) -> Sequence[Any]:
+    return graph.graph.output_node().args[0]  # type: ignore[return-value]
+
+
 def _is_fixed(value: Any) -> bool:
     if isinstance(value, torch.Tensor):
         return all(isinstance(extent, int) for extent in value.shape)
@@ -312,8 +316,6 @@ class _Compiled:
         self.inputs: dict[int, list[str]] = {}  # by position, as the IR calls them: of complex ones two parts
         self.weights: dict[int, list[str]] = {}
         self.constants: dict[str, torch.Tensor] = {}  # what the graph itself holds, but for what stands in the IR
-        self.outputs = Outputs(graph.graph.output_node().args[0])  # type: ignore[arg-type]
-        self.device = self.find_device()
         self.program = self.compile(self.ir(static))
         self.draws = any(info.role == "generator" for info in self.program.inputs())
         self.dtypes = {info.name: (info.shape, getattr(torch, info.dtype)) for info in self.program.outputs()}
@@ -342,6 +344,8 @@ class _Compiled:
             spell_out_all(graph.graph)
         tokens = without_effects(graph.graph)
         hold_assertions(graph.graph)
+        self.outputs = Outputs(_returned(graph), _returned(self.graph))
+        self.device = self.find_device()
         to = Writer(graph.graph, keeps_conditions=True)  # eager PyTorch can say in which call they do not hold
         for position, node in enumerate(_placeholders(graph)):
             if isinstance(node.meta.get("val"), torch.Tensor) and node not in tokens:  # else a number that it has in it
@@ -349,7 +353,7 @@ class _Compiled:
         if to.problems:
             raise UnsupportedError(to.problems)
         to.add_calls(graph)
-        self.give(to, graph.graph.output_node())
+        self.give(to, _returned(graph))
         if to.problems:
             raise UnsupportedError(to.problems)
         self.outputs.settle()
@@ -371,17 +375,16 @@ class _Compiled:
             self.inputs[position] = [ref.node for ref in parts]
         to.define(node, parts)
 
-    def give(self, to: Writer, output: torch.fx.Node) -> None:
+    def give(self, to: Writer, returned: Sequence[Any]) -> None:
         """Writes the outputs."""
         placed = self.outputs.placed()
         for position, (names, _) in placed.items():
-            value = output.args[0][position]  # type: ignore[index]
-            parts = to.parts(value)
+            parts = to.parts(returned[position])
             if len(parts) == len(names) and all(isinstance(ref, Ref) for ref in parts):
                 for name, ref in zip(names, parts, strict=True):
                     to.add_output(name, ref)
             else:
-                to.refuse(f"node '{value}'", "is an output and no tensor")
+                to.refuse(f"node '{returned[position]}'", "is an output and no tensor")
         if not placed:
             to.refuse("", "the graph has no tensor among its outputs")
 

@@ -17,16 +17,17 @@ Placed = tuple[list[str], torch.Tensor]  # a program's outputs by name, and the 
 
 
 class Outputs:
-    """given: what the graph's output node has, of which the traced values say where each lies in memory."""
+    """given: what is to be given, as passes have left it; traced: the same as it was traced, whose values say where each lies
+    in memory."""
 
-    def __init__(self, given: Sequence[Any]) -> None:
+    def __init__(self, given: Sequence[Any], traced: Sequence[Any]) -> None:
         self.listed: list[Placed | Any] = []  # what stands in the program's outputs, or a constant
         self.same: dict[int, int] = {}  # those that are one tensor with an earlier one
         self.shared: dict[int, int] = {}  # memories that are not one output's alone: how many bytes
         first: dict[torch.fx.Node, int] = {}
-        for position, node in enumerate(given):
-            if not isinstance(node, torch.fx.Node):
-                self.listed.append(node)
+        for position, (value, node) in enumerate(zip(given, traced, strict=True)):
+            if not isinstance(value, torch.fx.Node):
+                self.listed.append(value)
             elif first.setdefault(node, position) != position:
                 self.same[position] = first[node]
                 self.listed.append(None)
