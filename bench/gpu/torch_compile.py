@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""torch.compile(model, backend="npusim", options={"target": "cuda"}) on a GPU: the same answers as eager PyTorch, then how fast.
+"""torch.compile(…, backend="npusim", options={"target": "cuda"}) on a GPU: eager PyTorch's answers, then how fast.
 
     PYTHONPATH=build/ci/python bench/gpu/torch_compile.py [--seconds S] [--inductor] [CASE…]
 
@@ -40,6 +40,10 @@ def views(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
     return y, y[1:], y.t(), y
 
 
+def with_constants(x: torch.Tensor) -> torch.Tensor:
+    return x + torch.arange(4, device=x.device) + torch.tensor([1.0, 2, 3, 4], device=x.device)
+
+
 # What is called, and its arguments.
 CASES: dict[str, Callable[[], tuple[Any, tuple[Any, ...]]]] = {
     "elements": lambda: (lambda x: torch.tanh(x) + 1, (on_gpu(5, 7),)),
@@ -53,7 +57,7 @@ CASES: dict[str, Callable[[], tuple[Any, tuple[Any, ...]]]] = {
     "complex arguments": lambda: (lambda z: z.conj() * 2, (torch.complex(on_gpu(4, 3), on_gpu(4, 3)).conj(),)),
     "a number of the host": lambda: (lambda x, n: x * n, (on_gpu(6, 4), torch.tensor(3.0))),
     "a result on the host": lambda: (lambda x: (x + 1, (x + 2).cpu()), (on_gpu(6, 4),)),
-    "constants": lambda: (lambda x: x + torch.arange(4, device=x.device) + torch.tensor([1.0, 2, 3, 4], device=x.device), (on_gpu(6, 4),)),
+    "constants": lambda: (with_constants, (on_gpu(6, 4),)),
     "bfloat16": lambda: (lambda x, y: x @ y, (on_gpu(64, 64, dtype=torch.bfloat16), on_gpu(64, 64, dtype=torch.bfloat16))),
     "no elements": lambda: (lambda x: x * 2, (on_gpu(0, 4),)),
     "a layer": lambda: (nn.Sequential(nn.Linear(32, 64), nn.GELU(), nn.LayerNorm(64)).to(GPU).eval(), (on_gpu(8, 32),)),
@@ -201,9 +205,8 @@ def main() -> int:
     problems = [what for name in flags.cases or CASES for what in check(name, warnings)]
     if flags.cases or problems:
         return 1 if problems else 0
-    rows = [
-        measure(name, dtype, flags.seconds, flags.inductor, warnings) for name in MODELS for dtype in (torch.float32, torch.float16)
-    ]
+    kinds = [(name, dtype) for name in MODELS for dtype in (torch.float32, torch.float16)]
+    rows = [measure(*kind, flags.seconds, flags.inductor, warnings) for kind in kinds]
     if problems := [what for _, found in rows for what in found]:
         print("WRONG", *problems, sep="\n    ")
         return 1

@@ -55,8 +55,8 @@ def backend(
 ) -> Any:
     """What torch.compile calls with each graph. options:
 
-    target: where the graph's tensors are and what it is compiled for: "cpu", the default, "cuda", "cuda:sm_80,sm_90a". Tensors of
-        a GPU are read where they lie, and results are tensors there.
+    target: where the graph's tensors are and what it is compiled for: "cpu", the default, "cuda", "cuda:sm_80,sm_90a".
+        Tensors of a GPU are read where they lie, and results are tensors there.
     dtype: what is computed in. Default: bfloat16 or float16 where all matrices among weights and inputs have it, else
         float32.
     threads: of the host; 0, the default: one per core.
