@@ -217,7 +217,9 @@ def test_another_thread_is_eager(monkeypatch):
     assert other.rounds > 1
     assert not other.wrong, (other.rounds, other.wrong[:10])
     assert lines.getvalue().count("of a round") == other.rounds
-    assert sum("of round" in text for by, text in shown if by == other.ident) == other.rounds
+    # PyTorch's own catch_warnings() in its tracer are for all threads, for a moment each.
+    lost = other.rounds - sum("of round" in text for by, text in shown if by == other.ident)
+    assert lost <= 5 + other.rounds // 20
     assert not any(text == "of the model" for _, text in shown)
     assert logged.by == {other.ident: other.rounds}
 
