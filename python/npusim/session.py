@@ -299,6 +299,16 @@ class Session:
         arrays = {info.name: self._handle.device_input(number, i) for i, info in enumerate(takes)}
         return arrays | {info.name: self._handle.device_output(number, i) for i, info in enumerate(gives)}
 
+    def places(self, method: str | None = None) -> dict[str, str]:
+        """Where a method's inputs and outputs lie, by name: "cpu", "cuda:0". What run() is given there, if it is no state, is
+        read and written where it is.
+
+        Raises UsageError where the device has no memory that others can reach."""
+        name = self.program.choose_method(method)
+        number, (takes, gives) = self._numbers[name], self._ports[name]
+        found = {info.name: self._handle.place_of_input(number, i) for i, info in enumerate(takes)}
+        return found | {info.name: self._handle.place_of_output(number, i) for i, info in enumerate(gives)}
+
     def run_on_device(self, method: str | None = None) -> None:
         """Runs a method on what is in the device's memory of its inputs, and leaves outputs there: nothing is copied from
         or to the host. Work of others on that memory (torch.cuda.synchronize()) must be done."""

@@ -137,13 +137,13 @@ def _words_of_one(weights: int) -> int:
 
 def _lies(value: Any, most: int) -> tuple[Any, ...]:
     """The memory of a weight, of which so many words are compared."""
-    array = _as_it_lies(value) if is_torch(value) else value
+    array = as_it_lies(value) if is_torch(value) else value
     if not isinstance(array, np.ndarray):
         return _NO_MEMORY
     return array.ctypes.data, array.shape, array.strides, array.itemsize, array.flags.forc, most
 
 
-def _as_it_lies(tensor: Any) -> np.ndarray | None:
+def as_it_lies(tensor: Any) -> np.ndarray | None:
     """The memory of a tensor as an array, in its order; None where the host cannot read it."""
     import torch
 

@@ -157,6 +157,7 @@ def test_every_function(program):
     search("Session.run_by_steps", npusim.Session.run_by_steps, right, session.run_by_steps, ("execute",))
     search("Session.step_how", npusim.Session.step_how, {"method": "main", "step": 0}, session.step_how)
     search("Session.device_arrays", npusim.Session.device_arrays, {}, session.device_arrays)
+    search("Session.places", npusim.Session.places, {}, session.places)
     search("Session.run_on_device", npusim.Session.run_on_device, {}, session.run_on_device)
     search("Session.seed", npusim.Session.seed, {}, session.seed)
     for name in ("save", "recompile", "describe", "details", "inputs", "outputs", "steps", "choose_method"):

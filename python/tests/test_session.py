@@ -46,6 +46,7 @@ def add():
 
 
 def test_device_memory_is_shared(add):
+    assert add.places() == {"x": "cpu", "y": "cpu", "add": "cpu"}
     arrays = {name: np.from_dlpack(array) for name, array in add.device_arrays().items()}
     assert {name: (a.dtype.name, a.shape) for name, a in arrays.items()} == dict.fromkeys(
         ("x", "y", "add"), ("float32", (2, 3))

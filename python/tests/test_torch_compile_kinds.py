@@ -644,6 +644,23 @@ def test_arguments_of_one_memory_that_lie_apart(caplog):
     assert not said(caplog)
 
 
+def test_arguments_that_are_not_row_major_and_share_memory(caplog):
+    torch._dynamo.reset()
+
+    def call(x, y):
+        x.add_(1)
+        return y * 2
+
+    compiled = torch.compile(call, backend="npusim")
+    with torch.no_grad():
+        compiled(torch.zeros(4, 8)[:, :3], torch.zeros(4, 8)[:, :3])
+        for begin in (1, 2, 3, 5):
+            memory = torch.zeros(4, 8)
+            found = compiled(memory[:, :3], memory[:, begin : begin + 3])
+            assert found.sum() == 2 * 4 * max(3 - begin, 0) and memory.sum() == 12
+    assert len(said(caplog)) == 1  # of those that overlap
+
+
 def test_arguments_that_no_longer_fit_the_memory_that_was_shared():
     torch._dynamo.reset()
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import collections
 import contextlib
 import copy
-import json
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -16,28 +15,28 @@ from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.backends.registry import list_backends, register_backend
 from torch._functorch._aot_autograd.descriptors import BackwardTokenAOTInput, ForwardTokenAOTInput, ViewBaseAOTInput
 from torch._functorch._aot_autograd.schemas import OutputType
-from torch._subclasses import FakeTensor
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._python_dispatch import _disable_current_modes
 
-from .. import _core
 from ..arrays import DTYPES, as_array
-from ..errors import Error, Problem, UnsupportedError, UsageError
+from ..errors import Error, UnsupportedError
 from ..program import Program
+from ..program import compile as compile_program
 from ..session import Session
-from ..writes import Written
-from .facts.aliases import RESHAPE_ALIAS, as_strided, parts_of, shows_twice
-from .facts.bits import loses_bits
+from ..writes import Written, as_it_lies
+from .facts.aliases import RESHAPE_ALIAS, as_strided, memory_of, overlap, parts_of, shows_twice
 from .facts.checks import hold_assertions, without_effects
 from .facts.levels import levels_kept
 from .forms.foreach import write_one_by_one
 from .forms.kernels import AS_EAGERLY
-from .forms.ref import Complex, Ref
+from .forms.ref import Ref
 from .functional.decompose import decompositions, shows_operand
 from .functional.layouts import DATA_SET, loses_writes
-from .passes.order import SPELLED_OUT
-from .writing.graph import Graph, attribute
+from .outputs import Outputs
+from .passes.order import spell_out_all
+from .targets import Options, device_of_graph, options_of
+from .writing.ir import Writer, parts_of_complex
 
 log = logging.getLogger("npusim")
 
@@ -46,7 +45,6 @@ PARTS = {
     "unsafe_split": torch.ops.aten.split.Tensor,
     "unsafe_split_with_sizes": torch.ops.aten.split_with_sizes.default,
 }
-OPTIONS = {"dtype", "threads", "constant_weights"}
 TOKENS = (ForwardTokenAOTInput, BackwardTokenAOTInput)
 ALIASES = (OutputType.alias_of_input, OutputType.is_input)
 Run = Callable[[Sequence[Any]], list[Any]]
@@ -57,21 +55,20 @@ def backend(
 ) -> Any:
     """What torch.compile calls with each graph. options:
 
+    target: where the graph's tensors are and what it is compiled for: "cpu", the default, "cuda", "cuda:sm_80,sm_90a".
+        Tensors of a GPU are read where they lie, and results are tensors there.
     dtype: what is computed in. Default: bfloat16 or float16 where all matrices among weights and inputs have it, else
         float32.
     threads: of the host; 0, the default: one per core.
     constant_weights: True, the default, prepares parameters and buffers once, and again when one has changed: when PyTorch
-        has counted a write to it, when it lies elsewhere, or when some of its words are others (docs/from-pytorch.md). After
-        writes of few elements through `.data` or NumPy call torch.compiler.reset(), or say False, which reads all in each
-        run.
+        has counted a write to it, when it lies elsewhere, or when some of its words are others (docs/from-pytorch.md; of
+        those on a GPU none are read). After writes of few elements through `.data` or NumPy call torch.compiler.reset(), or
+        say False, which reads all in each run.
 
     A graph is left to eager PyTorch, with one warning of the logger "npusim" that says why, when npusim or AOT autograd
-    refuses it, when it needs gradients, and when its tensors are not on the CPU; so is a call that fails, for eager
+    refuses it, when it needs gradients, and when its tensors are not where the target is; so is a call that fails, for eager
     PyTorch to give the result or the error. A graph whose shapes dynamo does not fix is compiled once for each."""
-    chosen = dict(options or {})
-    if unknown := chosen.keys() - OPTIONS:
-        raise UsageError(f"there is no option {', '.join(sorted(unknown))}: expected {', '.join(sorted(OPTIONS))}")
-
+    chosen = options_of(options)
     merged = False  # inputs that share memory, by AOT autograd
 
     def compiling(make: Callable[[torch.fx.GraphModule], Run]) -> Callable[..., Run]:
@@ -198,9 +195,9 @@ def _apart(run: Run, written: list[int]) -> Run:
         by_memory: dict[int, list[torch.Tensor]] = collections.defaultdict(list)
         for value in arguments:
             if isinstance(value, torch.Tensor):
-                by_memory[_storage(value)].append(value)
+                by_memory[memory_of(value)].append(value)
         for to in (arguments[position] for position in written):
-            if shows_twice(to) or any(one is not to and _overlap(to, one) for one in by_memory[_storage(to)]):
+            if shows_twice(to) or any(one is not to and _overlap(to, one) for one in by_memory[memory_of(to)]):
                 raise _SharedOtherwise
         return run(arguments)
 
@@ -209,7 +206,7 @@ def _apart(run: Run, written: list[int]) -> Run:
 
 def _sharing(inputs: Sequence[Any]) -> list[tuple[int, int] | None]:
     """Of inputs that have their memory with others: the first of these, and where in that memory they begin."""
-    memory = [_storage(value) if isinstance(value, torch.Tensor) else None for value in inputs]
+    memory = [memory_of(value) if isinstance(value, torch.Tensor) else None for value in inputs]
     times, first = collections.Counter(memory), {of: i for i, of in reversed([*enumerate(memory)])}
     return [
         (first[of], int(value.storage_offset())) if of is not None and times[of] > 1 else None
@@ -239,8 +236,12 @@ def _shared_alike(graph: torch.fx.GraphModule, run: Any, sharing: list[tuple[int
 
 
 def _overlap(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether they may show an element of the same memory. Of what the host does not see only its bounds are known."""
+    if not overlap(one, other):
+        return False
+    arrays = as_it_lies(one), as_it_lies(other)
     try:
-        return bool(np.shares_memory(as_array(one), as_array(other), max_work=1000))
+        return any(array is None for array in arrays) or bool(np.shares_memory(*arrays, max_work=1000))
     except (RuntimeError, TypeError):  # too hard to say, or nothing that NumPy sees
         return True
 
@@ -253,10 +254,10 @@ def _leave(graph: torch.fx.GraphModule, reason: object) -> Run:
     return _eager(graph)
 
 
-def _static_inputs(options: dict[str, Any]) -> frozenset[int]:
+def _static_inputs(options: Options) -> frozenset[int]:
     """Which inputs are parameters and buffers."""
     context = torch._guards.TracingContext.try_get()
-    if not options.get("constant_weights", True) or context is None or context.fw_metadata is None:
+    if not options.constant_weights or context is None or context.fw_metadata is None:
         return frozenset()
     return frozenset(context.fw_metadata.static_input_indices)
 
@@ -265,10 +266,8 @@ def _placeholders(graph: torch.fx.GraphModule) -> list[torch.fx.Node]:
     return [node for node in graph.graph.nodes if node.op == "placeholder"]
 
 
-def _constant(graph: torch.fx.GraphModule, node: torch.fx.Node) -> Any:
-    """A tensor that the graph holds. It changes nothing that it is given, nor this."""
-    value = attribute(graph, str(node.target)) if node.op == "get_attr" else None
-    return None if isinstance(value, FakeTensor) else value
+def _returned(graph: torch.fx.GraphModule) -> Sequence[Any]:
+    return graph.graph.output_node().args[0]  # type: ignore[return-value]
 
 
 def _is_fixed(value: Any) -> bool:
@@ -277,7 +276,7 @@ def _is_fixed(value: Any) -> bool:
     return not isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool))
 
 
-def _compile(graph: torch.fx.GraphModule, static: frozenset[int], options: dict[str, Any]) -> Run:
+def _compile(graph: torch.fx.GraphModule, static: frozenset[int], options: Options) -> Run:
     try:
         if not all(_is_fixed(node.meta.get("val")) for node in _placeholders(graph)):
             return _BySize(graph, static, options)
@@ -289,12 +288,12 @@ def _compile(graph: torch.fx.GraphModule, static: frozenset[int], options: dict[
 class _BySize:
     """A graph whose sizes are not fixed, compiled for each that it is called with."""
 
-    def __init__(self, graph: torch.fx.GraphModule, static: frozenset[int], options: dict[str, Any]) -> None:
+    def __init__(self, graph: torch.fx.GraphModule, static: frozenset[int], options: Options) -> None:
         self.graph, self.static, self.options = graph, static, options
         self.compiled: dict[tuple[Any, ...], Run] = {}
 
     def __call__(self, arguments: Sequence[Any]) -> list[Any]:
-        key = tuple((a.shape, a.stride(), a.dtype) if isinstance(a, torch.Tensor) else a for a in arguments)
+        key = tuple((a.shape, a.stride(), a.dtype, a.device) if isinstance(a, torch.Tensor) else a for a in arguments)
         if key not in self.compiled:
             self.compiled[key] = self.compile(arguments)
         return self.compiled[key](arguments)
@@ -312,100 +311,82 @@ class _Compiled:
     """A graph of fixed sizes as a program. Its session is made with the first call's weights, and anew when they have
     changed."""
 
-    def __init__(self, graph: torch.fx.GraphModule, static: frozenset[int], options: dict[str, Any]) -> None:
+    def __init__(self, graph: torch.fx.GraphModule, static: frozenset[int], options: Options) -> None:
         self.graph, self.options = graph, options
         self.inputs: dict[int, list[str]] = {}  # by position, as the IR calls them: of complex ones two parts
         self.weights: dict[int, list[str]] = {}
-        self.constants: dict[str, torch.Tensor] = {}  # what the graph itself holds
-        self.outputs: list[Any] = []  # what stands in the IR's: (names, the traced tensor), or a constant
-        self.same: dict[int, int] = {}  # outputs that are one tensor with an earlier one
-        self.shared: dict[int, int] = {}  # memories of several outputs: how many bytes
+        self.constants: dict[str, torch.Tensor] = {}  # what the graph itself holds, but for what stands in the IR
         self.program = self.compile(self.ir(static))
         self.draws = any(info.role == "generator" for info in self.program.inputs())
+        self.dtypes = {info.name: (info.shape, getattr(torch, info.dtype)) for info in self.program.outputs()}
         self.versions: list[Any] = []
         self.session: Session | None = None
         self.failed = False  # a call, of which a warning was given
 
+    def find_device(self) -> torch.device:
+        """Where the graph's tensors are. Raises UnsupportedError where that is not the target."""
+        nodes = [node for node in _placeholders(self.graph) if not isinstance(node.meta.get("desc"), TOKENS)]
+        values = [(f"input '{node.name}'", node.meta.get("val")) for node in nodes]
+        gives = [(f"output {position}", value) for position, (_, value) in self.outputs.placed().items()]
+        given, gives = ([one for one in listed if isinstance(one[1], torch.Tensor)] for listed in (values, gives))
+        return device_of_graph(self.options.kind, given, gives)
+
     def compile(self, ir: dict[str, Any]) -> Program:
-        dtype = self.options.get("dtype", _dtype(self.graph))
-        source = ("main", "graph", json.dumps(ir))
-        options = _core.options("cpu", dtype, None, False, set(), True, set(), None, None, None)
+        dtype = self.options.dtype or _dtype(self.graph)
         with _plain_torch():
-            handle, seconds, notes = _core.compile([source], options, None)
-        log.info("a graph of %d nodes was compiled in %.3f s", len(ir["nodes"]), seconds["total"])
-        return Program(handle, None, notes, seconds)
+            program = compile_program(ir, target=self.options.target, dtype=dtype)
+        log.info("a graph of %d nodes was compiled in %.3f s", len(ir["nodes"]), program.seconds["total"])
+        return program
 
     def ir(self, static: frozenset[int]) -> dict[str, Any]:
-        problems: list[Problem] = []
-        ir = Graph(problems)
         graph = torch.fx.GraphModule(self.graph, copy.deepcopy(self.graph.graph))  # eager PyTorch's stays as it is
         with unset_fake_temporarily():  # the passes compute with numbers of their own
-            for spell_out in SPELLED_OUT:
-                spell_out(graph.graph)
+            spell_out_all(graph.graph)
         tokens = without_effects(graph.graph)
         hold_assertions(graph.graph)
-        inputs: list[dict[str, Any]] = []
-        weights: list[dict[str, Any]] = []
+        self.outputs = Outputs(_returned(graph), _returned(self.graph))
+        self.device = self.find_device()
+        to = Writer(graph.graph, keeps_conditions=True)  # eager PyTorch can say in which call they do not hold
         for position, node in enumerate(_placeholders(graph)):
-            value = node.meta.get("val")
-            if not isinstance(value, torch.Tensor) or node in tokens:
-                continue  # a number that the graph has in it already
-            if why := _why_not(value):
-                problems.append(Problem(f"input '{node.name}'", why))
-                continue
-            tensors = [ir.tensor(ir.free_name(node.name), part, f"input '{node.name}'") for part in _parts(value)]
-            refs = [Ref(tensor["name"], 0, tensor, is_weight=position in static) for tensor in tensors]
-            ir.define(node, Complex(*refs) if len(refs) > 1 else refs[0])
-            (weights if position in static else inputs).extend(tensors)
-            (self.weights if position in static else self.inputs)[position] = [tensor["name"] for tensor in tensors]
-        if problems:
-            raise UnsupportedError(problems)
-        outputs: list[dict[str, Any]] = []
-        for node in graph.graph.nodes:
-            if node.op == "output":
-                outputs = self.read_outputs(node, ir)
-            elif isinstance(value := _constant(graph, node), torch.Tensor):
-                ir.define(node, ir.constant(value))
-            elif node.op != "placeholder":
-                ir.add(node, graph)
-        if not outputs:
-            problems.append(Problem("", "the graph has no tensor among its outputs"))
-        if problems:
-            raise UnsupportedError(problems)
-        self.constants = ir.constants
-        weights += [ir.tensor(name, value, f"constant '{name}'") for name, value in ir.constants.items()]
-        names = {tensor["name"]: tensor["name"] for tensor in weights}
-        top = {"graph_inputs": inputs, "graph_outputs": outputs, "weights": weights, "weight_name_mapping": names}
-        return {"model_name": "graph", **top, "nodes": ir.nodes}
+            if isinstance(node.meta.get("val"), torch.Tensor) and node not in tokens:  # else a number that it has in it
+                self.take(to, node, position, position in static)
+        if to.problems:
+            raise UnsupportedError(to.problems)
+        to.add_calls(graph)
+        self.give(to, _returned(graph))
+        if to.problems:
+            raise UnsupportedError(to.problems)
+        self.outputs.settle()
+        self.constants = to.values
+        return to.document("graph", {})
 
-    def read_outputs(self, output: torch.fx.Node, ir: Graph) -> list[dict[str, Any]]:
-        """The traced tensors are those of the graph that was given: they say where an output lies in memory."""
-        outputs = []
-        given = self.graph.graph.output_node().args[0]
-        first: dict[torch.fx.Node, int] = {}
-        for position, (node, traced) in enumerate(zip(output.args[0], given, strict=True)):  # type: ignore[arg-type]
-            if not isinstance(node, torch.fx.Node):
-                self.outputs.append(node)
-                continue
-            if first.setdefault(traced, position) != position:
-                self.same[position] = first[traced]
-                self.outputs.append(None)
-                continue
-            found = ir.of.get(node)
-            refs = [found.re, found.im] if isinstance(found, Complex) else [found]
-            if not all(isinstance(ref, Ref) for ref in refs):
-                ir.problems.append(Problem(f"node '{node.name}'", "is an output and no tensor"))
-                continue
-            names = [f"output_{position}{part}" for part in ("", "_imag")[: len(refs)]]
-            for name, ref in zip(names, refs, strict=True):
-                outputs.append(
-                    {**ref.tensor, "name": name, "producer_node": ref.node, "producer_output_idx": ref.index}
-                )
-            self.outputs.append((names, traced.meta["val"]))
-        traced = [out[1] for out in self.outputs if isinstance(out, tuple)]
-        _check_one_kind(traced)
-        self.shared = _shared_memories(traced)
-        return outputs
+    def take(self, to: Writer, node: torch.fx.Node, position: int, is_weight: bool) -> None:
+        """Writes an input, or a weight."""
+        value = node.meta["val"]
+        if why := _why_not(value):
+            to.refuse(f"input '{node.name}'", why)
+            return
+        named = [(node.name + part.replace(".", "_"), node.name + part, one) for part, one in parts_of_complex(value)]
+        if is_weight:
+            parts = [to.add_weight(*one) for one in named]
+            self.weights[position] = [weight for _, weight, _ in named]
+        else:
+            parts = [to.add_input(name, one) for name, _, one in named]
+            self.inputs[position] = [ref.node for ref in parts]
+        to.define(node, parts)
+
+    def give(self, to: Writer, returned: Sequence[Any]) -> None:
+        """Writes the outputs."""
+        placed = self.outputs.placed()
+        for position, (names, _) in placed.items():
+            parts = to.parts(returned[position])
+            if len(parts) == len(names) and all(isinstance(ref, Ref) for ref in parts):
+                for name, ref in zip(names, parts, strict=True):
+                    to.add_output(name, ref)
+            else:
+                to.refuse(f"node '{returned[position]}'", "is an output and no tensor")
+        if not placed:
+            to.refuse("", "the graph has no tensor among its outputs")
 
     def __call__(self, arguments: Sequence[Any]) -> list[Any]:
         if not self.failed or self.session is not None:
@@ -424,148 +405,55 @@ class _Compiled:
         versions = [(weight.data_ptr(), weight._version) for weight in constants]
         if versions != self.versions:
             self.session = None
-        seed = int(torch.randint(2**63 - 1, ())) if self.draws else None  # as torch.manual_seed() says, and anew in each call
-        arrays = {name: as_array(value) for name, value in _named(self.inputs, arguments).items()}
+        # As torch.manual_seed() says, and anew in each call.
+        seed = int(torch.randint(2**63 - 1, (), device="cpu")) if self.draws else None
+        given = {name: _handed(value) for name, value in _named(self.inputs, arguments).items()}
         with _plain_torch():
             try:
-                found = self.run_session(arguments, seed, arrays)
+                found = self.run_session(arguments, seed, given)
             except Written:  # and nothing ran
                 self.session = None
-                found = self.run_session(arguments, seed, arrays)
+                found = self.run_session(arguments, seed, given)
         self.versions = versions
-        memories = {place: torch.zeros(nbytes, dtype=torch.uint8).untyped_storage() for place, nbytes in self.shared.items()}
-        results = [
-            _tensor(_joined([found[name] for name in out[0]]), out[1], memories.get(_storage(out[1])))
-            if isinstance(out, tuple)
-            else out
-            for out in self.outputs
-        ]
-        results = self.with_bases(results, memories)
-        for position, first in self.same.items():
-            results[position] = results[first]
-        return results
+        return self.outputs.made(found)
 
-    def run_session(self, arguments: Sequence[Any], seed: int | None, arrays: dict[str, Any]) -> dict[str, Any]:
+    def run_session(self, arguments: Sequence[Any], seed: int | None, given: dict[str, Any]) -> dict[str, torch.Tensor]:
+        """What the program gives, by name."""
         if self.session is None:
             weights = _named(self.weights, arguments) | self.constants
-            self.session = Session(self.program, weights, threads=self.options.get("threads", 0))
+            device = None if self.device.type == "cpu" else f"{self.device.type}:{self.device.index or 0}"
+            self.session = Session(self.program, weights, device=device, threads=self.options.threads)
+            self.places = self.session.places()
         if seed is not None:
             self.session.seed(seed)
-        return self.session.run(arrays)
+        names = [name for placed, _ in self.outputs.placed().values() for name in placed]
+        found = {}
+        for name in names:
+            shape, dtype = self.dtypes[name]
+            found[name] = torch.empty(shape, dtype=dtype, device=self.places[name])
+        self.session.run(given, out={name: _handed(value) for name, value in found.items()})
+        return found
 
-    def with_bases(self, results: list[Any], memories: dict[int, torch.UntypedStorage]) -> list[Any]:
-        """Of outputs that share memory, one that has all of it is what the others are views of, as PyTorch knows them."""
-        bases: dict[int, tuple[int, torch.Tensor]] = {}
-        for position, out in enumerate(self.outputs):
-            if not isinstance(out, tuple) or (place := _storage(out[1])) not in memories or place in bases:
-                continue
-            traced = out[1]
-            if _is_dense(traced) and traced.numel() * traced.element_size() == self.shared[place]:
-                whole = torch.empty(0, dtype=traced.dtype)
-                bases[place] = position, whole.set_(memories[place], 0, traced.shape, traced.stride())
-        for position, out in enumerate(self.outputs):
-            if not isinstance(out, tuple) or _storage(out[1]) not in bases:
-                continue
-            traced, (first, base) = out[1], bases[_storage(out[1])]
-            if position == first:
-                results[position] = _seen(base, traced)
-            elif traced.dtype == base.dtype:
-                results[position] = _seen(base.as_strided(traced.shape, traced.stride(), traced.storage_offset()), traced)
-        return results
+
+def _handed(value: torch.Tensor) -> Any:
+    """A tensor as a session takes it: as it lies, on a GPU as on the host, if it is dense and row-major."""
+    return value.detach().resolve_conj().resolve_neg() if value.is_cuda else as_array(value)
 
 
 def _why_not(value: torch.Tensor) -> str:
     """What a program cannot take of an input; "" if it can."""
-    if value.device.type != "cpu":
-        return f"is on {value.device}"
     if value.layout is not torch.strided or value.is_quantized:
         return f"is {value.layout}{', quantized' * value.is_quantized}"
     dtype = str(value.dtype.to_real() if value.is_complex() else value.dtype).removeprefix("torch.")
     return "" if dtype in DTYPES else f"is {value.dtype}: expected one of {', '.join(DTYPES)}, or complex"
 
 
-def _parts(value: torch.Tensor) -> list[torch.Tensor]:
-    """What stands for a tensor in a program: of a complex one its parts."""
-    return [value.real, value.imag] if value.is_complex() else [value]
-
-
 def _named(positions: dict[int, list[str]], arguments: Sequence[Any]) -> dict[str, torch.Tensor]:
     return {
         name: part
         for position, names in positions.items()
-        for name, part in zip(names, _parts(arguments[position]), strict=True)
+        for name, (_, part) in zip(names, parts_of_complex(arguments[position]), strict=True)
     }
-
-
-def _joined(arrays: list[Any]) -> torch.Tensor:
-    """The arrays of an output as a tensor."""
-    parts = [
-        torch.from_numpy(array.view("int16")).view(torch.bfloat16)
-        if array.dtype.name == "bfloat16"
-        else torch.from_numpy(array)
-        for array in arrays
-    ]
-    return torch.complex(*parts) if len(parts) > 1 else parts[0]
-
-
-def _storage(traced: torch.Tensor) -> int:
-    return traced.untyped_storage()._cdata
-
-
-def _shared_memories(outputs: list[torch.Tensor]) -> dict[int, int]:
-    """The bytes of the memories that are not one output's alone from its first element on: those who see such an output
-    may see the rest too."""
-    counts = collections.Counter(map(_storage, outputs))
-    return {
-        _storage(traced): int(traced.untyped_storage().nbytes())
-        for traced in outputs
-        if counts[_storage(traced)] > 1 or traced.storage_offset() != 0
-    }
-
-
-def _check_one_kind(outputs: list[torch.Tensor]) -> None:
-    """That no two outputs show one memory in dtypes of which one does not keep the bits that the other needs."""
-    kinds: dict[int, torch.dtype] = {}
-    for traced in outputs:
-        if loses_bits(kinds.setdefault(_storage(traced), traced.dtype), traced.dtype):
-            raise UnsupportedError("it returns one memory in several dtypes")
-
-
-def _tensor(tensor: torch.Tensor, traced: torch.Tensor, memory: torch.UntypedStorage | None) -> torch.Tensor:
-    """An output as the graph's, with its dtype and strides, in this memory or in its own. Elements that share memory are
-    equal."""
-    if memory is None:
-        if tensor.dtype == traced.dtype and tensor.stride() == traced.stride():
-            return tensor
-        if _is_dense(traced):
-            return torch.empty_strided(traced.shape, traced.stride(), dtype=traced.dtype).copy_(tensor)
-    places = torch.full(traced.shape, int(traced.storage_offset()), dtype=torch.int64)
-    for dim, (extent, stride) in enumerate(zip(traced.shape, traced.stride(), strict=True)):
-        places += (torch.arange(extent) * stride).reshape(-1, *[1] * (traced.dim() - 1 - dim))
-    if memory is None:
-        flat = torch.zeros(int(places.max()) + 1 if places.numel() else 0, dtype=traced.dtype)
-    else:
-        flat = torch.empty(0, dtype=traced.dtype).set_(memory)
-        tensor = _seen(tensor, traced)
-    flat[places.reshape(-1)] = tensor.to(traced.dtype).reshape(-1)
-    found = flat.as_strided(traced.shape, traced.stride(), traced.storage_offset())
-    return found if memory is None else _seen(found, traced)
-
-
-def _seen(stored: torch.Tensor, traced: torch.Tensor) -> torch.Tensor:
-    """What memory holds as a conjugated or negated view shows it; and the other way round."""
-    stored = stored.conj() if traced.is_conj() else stored
-    return torch._neg_view(stored) if traced.is_neg() else stored
-
-
-def _is_dense(traced: torch.Tensor) -> bool:
-    """Whether each element has its own memory, and none lies between them."""
-    elements = 1
-    for stride, extent in sorted(zip(traced.stride(), traced.shape, strict=True)):
-        if extent > 1 and stride != elements:
-            return traced.numel() == 0
-        elements *= extent
-    return True
 
 
 def _dtype(graph: torch.fx.GraphModule) -> str:

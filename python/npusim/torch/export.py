@@ -5,9 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
-import io
 import itertools
-import sys
 import traceback
 import types
 import warnings
@@ -15,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
+from torch.export import _trace
 from torch.export._tree_utils import reorder_kwargs
 from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
@@ -28,9 +27,9 @@ from ..nested import Key, Leaf
 from ..parts import level_of_caller
 from .facts.aliases import CHANGED, WEIGHTS, memory_of, overlap, place_of, shows_twice, weight_of
 from .facts.memory import with_memory
-from .facts.needed import find_needed
+from .facts.threads import alone, replaced
 from .facts.told import ANOTHER_LINE, NAMED, set_text, told, trained_text, what_of
-from .forms.ref import Complex, Ref, Refused
+from .forms.ref import Ref, Refused
 from .functional.given import moved_states
 from .passes.order import prepared
 from .passes.results import without_nan
@@ -54,12 +53,11 @@ from .tracing.kept import kept
 from .tracing.packed import traced_with_lengths
 from .tracing.seeds import drawn_text, generators_kept, refuse_seeds, seeds_noted
 from .tracing.tracing import data_known, following_example, tracing
-from .writing.graph import Graph
 from .writing.held import held_by
+from .writing.ir import Writer, parts_of_complex
 
 _REAL_INPUT = "expected real numbers: give the model torch.view_as_real(…), and make torch.view_as_complex(…) of it there"
 _REAL_OUTPUT = "expected real numbers: return torch.view_as_real(…) of it"
-SMALL = 4096  # elements: constants up to here stand in the IR, where the compiler sees them
 
 
 def export(
@@ -109,7 +107,7 @@ def export(
     given = dict(mapping("kwargs", {} if kwargs is None else kwargs, "example arguments by name"))
     if missing := [name for name in fixed if name not in given]:
         raise UsageError(f"fixed arguments are keywords in kwargs: there is no {', '.join(missing)}")
-    with classes_told((args, given), strict):
+    with alone(), classes_told((args, given), strict):
         exported = _of_module(model, _tuple(args), given, strict, fixed)
     for note in exported.notes:
         warnings.warn(note, stacklevel=level_of_caller())
@@ -167,7 +165,7 @@ def _of_module(
 
 def _of_exported(program: torch.export.ExportedProgram) -> Exported:
     try:
-        with classes_told(()):
+        with alone(), classes_told(()):
             tell_structures(program)
             exported = of_program(with_memory(program), "model")
     except GuessedWrong as error:
@@ -259,21 +257,9 @@ def _tracing_of(
     data, assignments = data_known(model, strict), assignments_kept(model, strict, assigned, contents)
     followed = contextlib.nullcontext() if strict else numbers_followed()  # dynamo follows them itself
     known = holding(model, held, strict, packs, contents.names)
-    with torch.no_grad(), tracing(), followed, results, known, data, assignments, _without_graph():
+    silent = replaced(_trace, "print", lambda *_, **__: None)  # where torch.export ends early: the graph until then
+    with torch.no_grad(), tracing(), followed, results, known, data, assignments, silent:
         yield
-
-
-@contextlib.contextmanager
-def _without_graph() -> Iterator[None]:
-    """Without what torch.export prints where it ends early: the graph until then."""
-    try:
-        with contextlib.redirect_stderr(io.StringIO()) as printed:
-            yield
-    except Exception as error:
-        graph = f"{getattr(error, 'partial_fx_graph', '')}\n"
-        sys.stderr.write(printed.getvalue().replace(graph, ""))
-        raise
-    sys.stderr.write(printed.getvalue())
 
 
 def _asks_for_values(error: BaseException | None) -> bool:
@@ -371,15 +357,16 @@ def of_program(
     returned = [spec.arg for spec in specs if spec.kind == OutputKind.USER_OUTPUT]
     with torch.no_grad(), tracing(), numbers_followed():
         program, graph, made_for, unwritten = prepared(program, asked)
-        return _Writer(program, name, returned, assigned, shared, unwritten).write(graph, made_for)
+        return _Written(program, graph, name, returned, assigned, shared, unwritten).exported(made_for)
 
 
-class _Writer:
-    """Writes one exported program as IR."""
+class _Written:
+    """One exported program as IR: its signature says what the graph's placeholders and outputs are."""
 
     def __init__(
         self,
         program: torch.export.ExportedProgram,
+        graph: torch.fx.Graph,
         name: str,
         returned: list[Any],
         assigned: Mapping[str, Assigned],
@@ -393,70 +380,46 @@ class _Writer:
         self.aliases = {name: one.memory_of for name, one in assigned.items() if one.memory_of}
         self.name = name
         self.returned = returned  # what the signature says of forward()'s results, before numbers became tensors
-        self.problems: list[Problem] = []
-        self.graph = Graph(self.problems)
-        self.values: dict[str, torch.Tensor] = {}  # of weights, by FQN
-        self.mapping: dict[str, str] = {}  # placeholder to FQN
-        self.declared: list[dict[str, Any]] = []
-        self.constants: dict[str, Any] = {}
-        self.inputs: list[dict[str, Any]] = []
-        self.outputs: list[dict[str, Any]] = []
+        self.graph = graph
+        self.to = Writer(graph, keeps_conditions=False)
 
-    def write(self, graph: torch.fx.Graph, made_for: list[str]) -> Exported:
-        needed = find_needed(graph)
-        refs = self.placeholders(graph, needed)
-        if any(tensor["dtype"].startswith("complex") for tensor in self.inputs):
-            raise UnsupportedError(self.problems)  # complex numbers are pairs of values: an input is none
-        for node in graph.nodes:
-            if node in needed and node.op not in ("placeholder", "output"):
-                self.graph.add(node, self.program.graph_module)
-        for name, value in self.graph.constants.items():
-            self.mapping[name] = name
-            self.declared.append(self.graph.tensor(name, value, f"constant '{name}'"))
-            self.keep(name, value, is_constant=True)
-        output = next(node for node in graph.nodes if node.op == "output")
-        leaves = self.leaves(output)
+    def exported(self, made_for: list[str]) -> Exported:
+        refs = self.placeholders()
+        if any(tensor["dtype"].startswith("complex") for tensor in self.to.inputs):
+            raise UnsupportedError(self.to.problems)  # complex numbers are pairs of values: an input is none
+        self.to.add_calls(self.program.graph_module)
+        leaves = self.leaves(self.graph.output_node())
         states = self.states(refs)
-        if self.problems:
-            raise UnsupportedError(self.problems)
-        ir = {
-            "model_name": self.name,
-            "pytorch_version": torch.__version__,
-            "graph_inputs": self.inputs,
-            "graph_outputs": self.outputs,
-            "weights": self.declared,
-            "weight_name_mapping": self.mapping,
-            "nodes": self.graph.nodes,
-            "constants": self.constants,
-            "states": states,
-        }
+        if self.to.problems:
+            raise UnsupportedError(self.to.problems)
+        ir = self.to.document(self.name, states)
         if aliases := {name: of for name, of in self.aliases.items() if name in states}:
             ir["aliases"] = aliases
         structure = self.program.call_spec.out_spec
         given = self.arguments()
-        return Exported(ir, self.values, arguments=given, structure=structure, leaves=leaves, made_for=made_for)
+        return Exported(ir, self.to.values, arguments=given, structure=structure, leaves=leaves, made_for=made_for)
 
     # ---- what comes in
 
-    def placeholders(self, graph: torch.fx.Graph, needed: set[torch.fx.Node]) -> dict[str, Ref]:
+    def placeholders(self) -> dict[str, Ref]:
         """Inputs and weights; what is changed in place, whatever it was, becomes an input. Their Refs by placeholder."""
         specs, changed = self.program.graph_signature.input_specs, self.find_changed()
         refs: dict[str, Ref] = {}
         # For each leaf of the arguments the name of an input, or "" and its value; and the tracer's name.
         self.given: list[tuple[str, Any, str]] = []
         seen: dict[Any, str] = {}  # FQN by what tied weights share
-        nodes = [node for node in graph.nodes if node.op == "placeholder"]
+        nodes = [node for node in self.graph.nodes if node.op == "placeholder"]
         for node, spec in zip(nodes, specs, strict=True):
             if spec.kind == InputKind.USER_INPUT:
                 constant = isinstance(spec.arg, ConstantArgument)
                 self.given.append(("", spec.arg.value, node.name) if constant else (node.name, None, node.name))
             if not isinstance(node.meta.get("val"), torch.Tensor):
                 if not isinstance(spec.arg, ConstantArgument):
-                    self.problems.append(Problem(f"input '{node.name}'", f"is a {type(spec.arg).__name__}, no tensor"))
+                    self.to.refuse(f"input '{node.name}'", f"is a {type(spec.arg).__name__}, no tensor")
                 continue
             unkept = self.unkept.get(spec.target)
-            if unkept is not None and needed.intersection(node.users):
-                self.problems.append(Problem(unkept.where, unkept.why))
+            if unkept is not None and self.to.needed.intersection(node.users):
+                self.to.refuse(unkept.where, unkept.why)
             if spec.kind == InputKind.USER_INPUT:
                 refs[node.name] = self.add_input(node, node.name)
                 self.given[-1] = (refs[node.name].node, None, node.name)
@@ -464,14 +427,13 @@ class _Writer:
                 value = weight_of(self.program, spec)
                 if node.name in changed:
                     refs[node.name] = self.add_input(node, spec.target)
-                    self.values[spec.target] = value
-                elif node.users and value.is_complex():
-                    parts = [self.add_weight(node, spec, part, seen, name) for name, part in _parts(value)]
-                    self.graph.define(node, Complex(*parts))
+                    self.to.keep(spec.target, value, is_constant=False)
                 elif node.users:
-                    refs[node.name] = self.add_weight(node, spec, value, seen)
+                    parts = [self.add_weight(node, spec, part, seen, name) for name, part in parts_of_complex(value)]
+                    self.to.define(node, parts)
+                    refs[node.name] = parts[0]
             else:
-                self.problems.append(Problem(f"input '{node.name}'", f"is a {spec.kind.name}"))
+                self.to.refuse(f"input '{node.name}'", f"is a {spec.kind.name}")
         self.check_shared(changed, nodes, specs)
         self.check_arguments(changed, nodes, specs)
         return refs
@@ -509,7 +471,7 @@ class _Writer:
                 if others or shows_twice(value):
                     found = f"shares memory with {', '.join(map(repr, others))}" if others else "shows an element twice"
                     what = f"is changed in place and {found}: expected memory of its own, as clone() gives"
-                    self.problems.append(Problem(f"weight '{target}'", what))
+                    self.to.refuse(f"weight '{target}'", what)
 
     def check_arguments(self, changed: set[str], nodes: list[torch.fx.Node], specs: list[Any]) -> None:
         """Each input of a program is an array of its own, and each of its elements is one: what a write to one shows in the
@@ -522,48 +484,34 @@ class _Writer:
             if node.name in changed and isinstance(value, torch.Tensor) and shows_twice(value):
                 what = "shows an element more than once in the example, as expand() and unfold() give it, and forward() writes to"
                 what += " it: expected a clone() of it, as each element of an input is one of its own"
-                self.problems.append(Problem(f"input '{node.name}'", what))
+                self.to.refuse(f"input '{node.name}'", what)
         weights = {spec.target: node for node, spec in pairs if spec.kind != InputKind.USER_INPUT}
         for at, other in self.shared:
             with_node = given[other] if isinstance(other, int) else weights.get(other)
             if with_node is not None and changed & {given[at].name, with_node.name}:
                 name = f"'{other}'" if isinstance(other, str) else f"'{with_node.name}'"
                 what = f"shares memory with {name} in the example, and forward() changes one of them: expected a clone()"
-                self.problems.append(Problem(f"input '{given[at].name}'", f"{what} of it, as each input is an array of its own"))
+                self.to.refuse(f"input '{given[at].name}'", f"{what} of it, as each input is an array of its own")
 
     def add_input(self, node: torch.fx.Node, name: str) -> Ref:
-        name = self.graph.free_name(name)
-        tensor = self.graph.tensor(name, node.meta["val"], f"input '{name}'")
+        ref = self.to.add_input(name, node.meta["val"])
         if node.meta["val"].is_complex():
-            self.problems.append(Problem(f"input '{name}'", f"is {tensor['dtype']}: {_REAL_INPUT}"))
-        self.inputs.append(tensor)
-        ref = Ref(name, 0, tensor)
-        self.graph.define(node, ref)
+            self.to.refuse(f"input '{ref.node}'", f"is {ref.tensor['dtype']}: {_REAL_INPUT}")
+        self.to.define(node, [ref])
         return ref
 
     def add_weight(
-        self, node: torch.fx.Node, spec: Any, value: torch.Tensor, seen: dict[Any, str], part: str = ""
+        self, node: torch.fx.Node, spec: Any, value: torch.Tensor, seen: dict[Any, str], part: str
     ) -> Ref:
-        """part: what is added to its name where it is part of a complex weight."""
-        name = self.graph.free_name(node.name + part.replace(".", "_"))
-        target = spec.target + part
-        tensor = self.graph.tensor(target, value, f"weight '{target}'")
+        """part: what is added to its name where it is part of a complex weight, which is copied."""
+        value, target = value.contiguous() if part else value, spec.target + part
         fqn = seen.setdefault(place_of(value), target)
-        self.mapping[name] = fqn
-        self.declared.append(tensor)
+        ref = self.to.add_weight(node.name + part.replace(".", "_"), target, value, fqn)
         if fqn == target:
-            self.keep(fqn, value, is_constant=spec.kind == InputKind.CONSTANT_TENSOR)
+            self.to.keep(fqn, value, is_constant=spec.kind == InputKind.CONSTANT_TENSOR)
         if strange := not_dense(value):
-            self.problems.append(Problem(f"weight '{target}'", f"is {strange}: expected a dense one with values"))
-        ref = Ref(name, 0, {**tensor, "name": name}, is_weight=True)
-        self.graph.define(node, ref)
+            self.to.refuse(f"weight '{target}'", f"is {strange}: expected a dense one with values")
         return ref
-
-    def keep(self, fqn: str, value: torch.Tensor, is_constant: bool) -> None:
-        if is_constant and value.numel() <= SMALL:
-            self.constants[fqn] = {"data": value.tolist(), "dtype": str(value.dtype).removeprefix("torch.")}
-        else:
-            self.values[fqn] = value.detach()
 
     # ---- what goes out
 
@@ -576,28 +524,24 @@ class _Writer:
         names = output_names(self.program.call_spec.out_spec)
         leaves: list[tuple[str, Any]] = []
         for name, given, (_, value) in zip(names, self.returned, user, strict=True):
-            found = self.graph.of[value] if isinstance(value, torch.fx.Node) else None
-            if isinstance(found, Ref):
-                self.add_output(name, found)
+            parts = self.to.parts(value)
+            if len(parts) == 1 and isinstance(parts[0], Ref):
+                self.to.add_output(name, parts[0])
             elif value is not None:
-                self.problems.append(Problem(f"output '{name}'", _why_no_output(value, found)))
+                self.to.refuse(f"output '{name}'", _why_no_output(value, len(parts) > 1))
             constant = isinstance(given, ConstantArgument)
             leaves.append(("constant", given.value) if constant else ("output", name))
         return leaves
 
-    def add_output(self, name: str, ref: Ref) -> None:
-        self.outputs.append(
-            {**ref.reading(), "name": name, "producer_node": ref.node, "producer_output_idx": ref.index}
-        )
-
     def states(self, refs: dict[str, Ref]) -> dict[str, str]:
         """What was changed in place is an output too. Returns, for what the caller did not give, the inputs and the
         outputs with what they are in the next run."""
-        taken = {output["name"] for output in self.outputs}
+        taken = {output["name"] for output in self.to.outputs}
         specs = {spec.arg.name: spec for spec in self.program.graph_signature.input_specs}
         targets = {spec.target: name for name, spec in specs.items() if spec.target is not None}
         # Complex ones were refused where they came in.
-        values = [(s, v) for s, node in self.mutations if isinstance(v := self.graph.of[node], Ref)]
+        parts = [(spec, self.to.parts(node)) for spec, node in self.mutations]
+        values = [(spec, found[0]) for spec, found in parts if len(found) == 1 and isinstance(found[0], Ref)]
         carried = {}
         for spec, value in values:
             placeholder = _changed(spec, targets)
@@ -605,7 +549,7 @@ class _Writer:
             name = next(n for n in _variants(f"{ref.node}_next") if n not in taken)
             taken.add(name)
             owned = specs[placeholder].kind != InputKind.USER_INPUT
-            self.add_output(name, value)
+            self.to.add_output(name, value)
             if owned:
                 carried[ref.node] = name
         return carried
@@ -616,9 +560,9 @@ def _changed(spec: Any, targets: Mapping[str, str]) -> str:
     return spec.target if spec.kind == OutputKind.USER_INPUT_MUTATION else targets[spec.target]
 
 
-def _why_no_output(value: Any, found: Any) -> str:
+def _why_no_output(value: Any, is_complex: bool) -> str:
     """Why a program cannot give what a model returns."""
-    if isinstance(found, Complex):
+    if is_complex:
         return f"is {str(value.meta['val'].dtype).removeprefix('torch.')}: {_REAL_OUTPUT}"
     if isinstance(value, torch.fx.Node):
         return f"is a {type(value.meta.get('val')).__name__}: expected a tensor or a number"
@@ -646,11 +590,6 @@ def _key(key: Any) -> Key:
     """A step of a path, as PyTorch has it."""
     kinds = {"idx": "item", "key": "key", "name": "name"}
     return next(Key(kind, getattr(key, attribute)) for attribute, kind in kinds.items() if hasattr(key, attribute))
-
-
-def _parts(value: torch.Tensor) -> list[tuple[str, torch.Tensor]]:
-    """The real and the imaginary part of a complex weight, with what is added to its name."""
-    return [(".real", value.real.contiguous()), (".imag", value.imag.contiguous())]
 
 
 def _variants(name: str) -> Iterator[str]:

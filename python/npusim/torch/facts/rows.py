@@ -48,19 +48,21 @@ def find_chain(
     """The nodes that compute `values`, row by row along dimension `place`, in their order, from the sources; None where
     something else is done. is_source: whether a node is the rows of one, or None where it must not be met."""
     found: dict[torch.fx.Node, None] = {}
-
-    def visit(node: torch.fx.Node) -> bool:
+    waiting = [(values, False)]  # with whether what it is computed of is there: a chain may be longer than Python recurs
+    while waiting:
+        node, ready = waiting.pop()
         if node in found:
-            return True
+            continue
+        if ready:
+            found[node] = None
+            continue
         source = is_source(node)
         if source is None or (not source and not _is_by_row(node, place)):
-            return False
-        if not source and not all(visit(arg) for arg in node.all_input_nodes if depends_on_values(arg)):
-            return False
-        found[node] = None
-        return True
-
-    return list(found) if visit(values) else None
+            return None
+        waiting.append((node, True))
+        if not source:
+            waiting += [(arg, False) for arg in reversed(node.all_input_nodes) if depends_on_values(arg)]
+    return list(found)
 
 
 def _is_by_row(node: torch.fx.Node, place: int) -> bool:

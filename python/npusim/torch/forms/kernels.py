@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -15,6 +16,8 @@ from torch import Tensor
 from torch._decomp import decomposition_table
 from torch._subclasses import fake_impls
 from torch.nn import _reduction as _Reduction
+
+from ..facts.threads import only_here, replaced_item
 
 ATEN = torch.ops.aten
 Form = Callable[..., Any]
@@ -83,8 +86,7 @@ def _masked_select(chosen: Form) -> Form:
 def l1_loss(
     input: Tensor, target: Tensor, size_average: Any = None, reduce: Any = None, reduction: str = "mean", weight: Any = None
 ) -> Tensor:
-    """PyTorch's as it is eagerly: traced that one hands itself on without its weight (2.15). While npusim traces this is its
-    code, of names that torch.nn.functional has, too."""
+    """PyTorch's as it is eagerly: traced that one hands itself on without its weight (2.15)."""
     if size_average is not None or reduce is not None:
         reduction = _Reduction.legacy_get_string(size_average, reduce)
     how = _Reduction.get_enum(reduction)  # or an error
@@ -97,6 +99,22 @@ def l1_loss(
     if reduction == "mean":
         return errors.sum() / weight.sum()
     return errors.sum() if reduction == "sum" else errors
+
+
+def _l1_loss_here(
+    input: Tensor, target: Tensor, size_average: Any = None, reduce: Any = None, reduction: str = "mean", weight: Any = None
+) -> Tensor:
+    """While npusim traces this is the code of PyTorch's function, which a model may have under names of its own, and it is run
+    with what torch.nn.functional has for names."""
+    from npusim.torch.facts.threads import is_tracing
+    from npusim.torch.forms.kernels import EAGER_L1_LOSS, l1_loss
+
+    loss = l1_loss if is_tracing() else EAGER_L1_LOSS
+    return loss(input, target, size_average, reduce, reduction, weight)
+
+
+_L1_LOSS = torch.nn.functional.l1_loss
+EAGER_L1_LOSS = types.FunctionType(_L1_LOSS.__code__, _L1_LOSS.__globals__, "l1_loss", _L1_LOSS.__defaults__)
 
 
 def _arguments(function: Any) -> tuple[str, ...]:
@@ -112,32 +130,29 @@ def with_eager_results() -> Iterator[None]:
     """With eager PyTorch's shapes and numbers of them for what is traced. PyTorch has a composition at several keys of its
     dispatcher, in Python and behind that."""
     autograd, meta = torch._C.DispatchKey.Autograd, torch._C.DispatchKey.Meta
-    before = [(op, key, kernel) for op in SHAPED for key, kernel in op.py_kernels.items()]
-    after = [(op, key, _of_one(op, kernel)) for op, key, kernel in before]
-    images = [(op, autograd, op.py_kernels[autograd]) for op in IMAGES if autograd in op.py_kernels]
-    before, after = before + images, after + [(op, key, _whole_for_bytes(op, kernel)) for op, key, kernel in images]
+    kernels = [(op, key, kernel, _of_one(op, kernel)) for op in SHAPED for key, kernel in op.py_kernels.items()]
+    images = [(op, op.py_kernels[autograd]) for op in IMAGES if autograd in op.py_kernels]
+    kernels += [(op, autograd, kernel, _whole_for_bytes(op, kernel)) for op, kernel in images]
     shapes, select = fake_impls.op_implementations_dict, ATEN.masked_select.default
-    chosen = shapes[select]
-    with torch.library._scoped_library("aten", "IMPL") as library:
-        shapes[select] = _masked_select(chosen)
-        for op, key, kernel in after:
-            _set_kernel(op, key, kernel)
+    with torch.library._scoped_library("aten", "IMPL") as library, contextlib.ExitStack() as entered:
+        entered.enter_context(replaced_item(shapes, select, _masked_select(shapes[select])))
+        for op, key, before, kernel in kernels:
+            entered.callback(op._dispatch_cache.clear)
+            entered.enter_context(replaced_item(op.py_kernels, key, kernel))
+            op._dispatch_cache.clear()
             if key == meta:
-                library.impl(op, kernel, "Meta", allow_override=True)
-        codes = [(function, function.__code__) for function in AS_EAGERLY]
-        for function, own in AS_EAGERLY.items():
-            if _arguments(function) == _arguments(own):  # of this PyTorch
-                function.__code__ = own.__code__
-        try:
-            yield
-        finally:
-            for function, code in codes:
-                function.__code__ = code
-            shapes[select] = chosen
-            for op, key, kernel in before:
-                _set_kernel(op, key, kernel)
+                library.impl(op, only_here(kernel, before), "Meta", allow_override=True)
+        entered.enter_context(_code_of(_L1_LOSS, _l1_loss_here))
+        yield
 
 
-def _set_kernel(op: Any, key: Any, kernel: Form) -> None:
-    op.py_kernels[key] = kernel
-    op._dispatch_cache.clear()
+@contextlib.contextmanager
+def _code_of(function: Any, other: Any) -> Iterator[None]:
+    """With the code of another function, if it takes the same in this PyTorch."""
+    code = function.__code__
+    if _arguments(function) == _arguments(other):
+        function.__code__ = other.__code__
+    try:
+        yield
+    finally:
+        function.__code__ = code

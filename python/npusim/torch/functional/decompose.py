@@ -22,12 +22,12 @@ from torch.utils._python_dispatch import _disable_current_modes
 from ...machine import is_op_supported
 from ..facts.aliases import CHANGED, REGIONS, rebuilt, separated, without_unread
 from ..facts.checks import example_operands, without_tokens
+from ..facts.threads import replaced
 from ..forms.bytes import BYTES
 from ..forms.complex import concerns_complex, has_form
 from ..forms.compositions import COMPOSITIONS
 from ..forms.foreach import written_one_by_one
 from ..forms.scalars import FILLS, FORMS, given_numbers, is_symbol, with_tensors
-from ..tracing.arithmetic import replaced
 from ..tracing.assigned import shown_by, with_old_values
 from .autocast import with_composites_apart
 from .given import with_memory_given, with_turns_told
@@ -72,7 +72,7 @@ def _functionalised(program: torch.export.ExportedProgram) -> torch.export.Expor
     apart = _without_regions(separated(written_one_by_one(with_old_values(without_unread(program)))))
     while True:
         found = _run(apart, {op: form for op, form in table.items() if op not in whole})
-        origins = {name for node in _calls(found) if not _has_form(node) for name in _origins(node, apart)}
+        origins = _origins([node for node in _calls(found) if not _has_form(node)], apart)
         taken_apart = {op for op in table if op._opname in origins}
         if taken_apart <= whole:
             constants = {**found.constants, **program.constants}
@@ -312,12 +312,11 @@ def _calls(program: torch.export.ExportedProgram) -> Iterator[torch.fx.Node]:
             yield from (node for node in part.graph.nodes if node.op == "call_function")
 
 
-def _origins(node: torch.fx.Node, program: torch.export.ExportedProgram) -> Iterator[str]:
-    """The names of the operators that a call came of."""
-    names = {source.name for source in node.meta.get("from_node") or ()}
-    for other in _calls(program) if names else ():
-        if other.name in names and isinstance(other.target, OpOverload):
-            yield other.target._opname.removesuffix("_")
+def _origins(nodes: Sequence[torch.fx.Node], program: torch.export.ExportedProgram) -> set[str]:
+    """The names of the operators of a program that calls came of."""
+    names = {source.name for node in nodes for source in node.meta.get("from_node") or ()}
+    of_these = (other.target for other in _calls(program) if other.name in names) if names else ()
+    return {op._opname.removesuffix("_") for op in of_these if isinstance(op, OpOverload)}
 
 
 def trace(

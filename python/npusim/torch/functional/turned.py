@@ -5,8 +5,8 @@ tensor shows of it then is another view, which is known before that."""
 
 from __future__ import annotations
 
+import collections
 import copy
-from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -31,8 +31,9 @@ def left_turned(program: torch.export.ExportedProgram) -> dict[str, View | Unsup
     arguments = {spec.arg.name for spec in program.graph_signature.input_specs if spec.kind == InputKind.USER_INPUT}
     apart = {itself(node) for node in program.graph.nodes if sets(node)}
     found: dict[str, View | UnsupportedError] = {}
+    turned = _turns_of(program.graph_module, program.graph)
     for x in [node for node in program.graph.nodes if node.op == "placeholder" and node not in apart]:
-        turns = list(_turns_of(program.graph_module, x))
+        turns = turned.get(x, [])
         within = next((node for node in turns if node.graph is not x.graph), None)
         if not turns or (within is None and x.name not in arguments):  # a weight, of which the passes see to it
             continue
@@ -44,17 +45,20 @@ def left_turned(program: torch.export.ExportedProgram) -> dict[str, View | Unsup
     return found
 
 
-def _turns_of(module: torch.fx.GraphModule, x: Node) -> Iterator[Node]:
-    """The calls that turn a tensor, in a graph and the regions within it, in their order."""
-    for node in x.graph.nodes:
-        if node is not x and reshapes(node) and itself(node) is x:
-            yield node
+def _turns_of(module: torch.fx.GraphModule, graph: torch.fx.Graph) -> dict[Node, list[Node]]:
+    """By tensor the calls that turn it, in a graph and the regions within it, in their order."""
+    found: dict[Node, list[Node]] = collections.defaultdict(list)
+    for node in graph.nodes:
+        if reshapes(node) and (x := itself(node)) is not node:
+            found[x].append(node)
         elif node.target in REGIONS:
             body, operands = region_body(module, node)
+            within = _turns_of(body, body.graph)
             inner = [given for given in body.graph.nodes if given.op == "placeholder"]
-            for operand, within in zip(operands, inner, strict=True):
-                if isinstance(operand, Node) and itself(operand) is x:
-                    yield from _turns_of(body, within)
+            for operand, given in zip(operands, inner, strict=True):
+                if isinstance(operand, Node) and given in within:
+                    found[itself(operand)] += within[given]
+    return found
 
 
 def _view_left(x: Node, last: Node) -> View | UnsupportedError | None:

@@ -47,14 +47,16 @@ def _own_numbers(program: torch.export.ExportedProgram, graph: torch.fx.Graph) -
     if not any(node.target in READS for node in graph.nodes):
         return {}
     specs = {spec.arg.name: spec for spec in program.graph_signature.input_specs}
-    own: dict[torch.fx.Node, set[torch.fx.Node]] = {}  # what is computed of constants alone, with all that it takes
+    own: set[torch.fx.Node] = set()  # what is computed of constants alone
     for node in graph.nodes:
         constant = node.op == "placeholder" and specs[node.name].kind == InputKind.CONSTANT_TENSOR
         pure = _is_pure(node) and all(value in own for value in node.all_input_nodes)
         if constant or pure:
-            own[node] = {node}.union(*(own[value] for value in node.all_input_nodes))
-    reads = [node for node in own if node.target in READS]
-    wanted = set().union(*(own[node] for node in reads))
+            own.add(node)
+    wanted: set[torch.fx.Node] = set()  # the numbers read of these, and all that they are computed of
+    for node in reversed(graph.nodes):
+        if node in own and (node.target in READS or wanted.intersection(node.users)):
+            wanted.add(node)
     values: Values = {}
     with torch.no_grad():
         for node in graph.nodes:  # in their order

@@ -34,6 +34,12 @@ SPELLED_OUT = (
 )
 
 
+def spell_out_all(graph: torch.fx.Graph) -> None:
+    """These changes, one after the other."""
+    for spell_out in SPELLED_OUT:
+        spell_out(graph)
+
+
 def prepared(
     program: torch.export.ExportedProgram, branches: dict[str, Asked] | None
 ) -> tuple[torch.export.ExportedProgram, torch.fx.Graph, list[str], set[str]]:
@@ -48,8 +54,7 @@ def prepared(
     program, unwritten = with_turned(program, left)
     graph = copied(program.graph_module).graph
     made_for = unroll_loops(program, graph)
-    for spell_out in SPELLED_OUT:
-        spell_out(graph)
+    spell_out_all(graph)
     made_for += settle_sizes(program, graph, branches)
     hold_assertions(graph)
     return program, graph, made_for, unwritten

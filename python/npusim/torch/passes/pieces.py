@@ -22,12 +22,16 @@ READS = {ATEN.item.default, ATEN._local_scalar_dense.default}
 def spell_out_pieces(graph: torch.fx.Graph) -> None:
     """Spells out such pieces; others stay as they are."""
     settled: set[torch.fx.Node] = set()  # whose shapes are known now
+    numbers: dict[Any, list[torch.fx.Node]] = {}  # by what they are, the nodes that compute them
+    for node in graph.nodes:
+        if isinstance(value := node.meta.get("val"), torch.SymInt):
+            numbers.setdefault(_expression(value), []).append(node)
     for node in list(graph.nodes):
         if _is_put_together(node):
             value = _all_rows(graph, node)
             if value is not None:
                 rows = node.meta["val"].shape[0]  # the sum of the sizes: a tensor is split by all of it
-                for number in [n for n in graph.nodes if _is_number(n, rows)]:
+                for number in numbers.get(_expression(rows), ()):
                     _become(graph, number, value.meta["val"].shape[0])
                 node.replace_all_uses_with(value)
                 graph.erase_node(node)
@@ -93,7 +97,9 @@ def _is_piece(node: torch.fx.Node, i: int, sizes: Sequence[Any]) -> bool | None:
         return False
     split = node.args[0]
     along = split.args[2] if len(split.args) > 2 else split.kwargs.get("dim", 0)
-    same = split.target in SPLITS and list(split.args[1]) == list(sizes) and along == 0 and node.args[1] == i
+    if split.target not in SPLITS or along != 0 or node.args[1] != i:
+        return None
+    same = split.args[1] is sizes or list(split.args[1]) == list(sizes)
     return (same and not depends_on_values(split.args[0])) or None
 
 
@@ -117,10 +123,9 @@ def _sum(graph: torch.fx.Graph, a: Any, b: Any) -> Any:
     return a + b
 
 
-def _is_number(node: torch.fx.Node, number: torch.SymInt) -> bool:
-    """Whether a node computes this number."""
-    value = node.meta.get("val")
-    return isinstance(value, torch.SymInt) and value.node.expr == number.node.expr
+def _expression(number: Any) -> Any:
+    """What a number is that the tracer does not know."""
+    return getattr(getattr(number, "node", None), "expr", number)
 
 
 def _settle(graph: torch.fx.Graph, node: torch.fx.Node) -> None:

@@ -53,7 +53,7 @@ def settle_sizes(
             )
         return []
     settling.settle()
-    return settling.made_for
+    return [*settling.made_for]
 
 
 class GuessedWrong(UnsupportedError):
@@ -67,7 +67,7 @@ class _Settling:
         self.program = program
         self.branches = branches
         self.graph = graph
-        self.made_for: list[str] = []
+        self.made_for: dict[str, None] = {}
         self.checks: list[tuple[str, torch.fx.Node]] = []  # a name, and a condition: one number or truth
         self.pinned: set[torch.fx.Node] = set()  # numbers that it is made for
         self.asked: dict[torch.fx.Node, dict[str, None]] = {}  # numbers that decide branches, and where
@@ -283,8 +283,7 @@ class _Settling:
         self.check(f"{read.name}_branch{where}", condition)
 
     def note(self, what: str) -> None:
-        if what not in self.made_for:
-            self.made_for.append(what)
+        self.made_for[what] = None
 
     def check(self, name: str, condition: Any) -> None:
         if isinstance(condition, torch.fx.Node):

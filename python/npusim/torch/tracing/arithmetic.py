@@ -18,8 +18,10 @@ from typing import Any
 
 import torch
 from torch import SymBool, SymFloat, SymInt, Tensor
+from torch._export.non_strict_utils import _tensor_min_max
 
 from ...errors import Problem, UnsupportedError
+from ..facts.threads import ASKER, replaced
 from ..facts.told import is_of_a_library, place
 from .swallowed import noted
 
@@ -38,43 +40,31 @@ def numbers_followed() -> Iterator[None]:
     with contextlib.ExitStack() as entered:
         for of, name, function in _methods():
             entered.enter_context(replaced(of, name, function))
-        entered.enter_context(replaced(_trace, "_override_builtin_ops", _override(_trace._override_builtin_ops)))
+        entered.enter_context(replaced(_trace, "_override_builtin_ops", _override))
         yield
-
-
-def _override(pytorchs: Function) -> Function:
-    """PyTorch's own replacement of functions around a trace, with these."""
-
-    @contextlib.contextmanager
-    def override() -> Iterator[None]:
-        largest = _extreme(builtins.max, torch.gt, torch.sym_max)
-        smallest = _extreme(builtins.min, torch.lt, torch.sym_min)
-        with pytorchs(), contextlib.ExitStack() as entered:
-            for function, form in FUNCTIONS.items():
-                entered.enter_context(replaced(math, function.__name__, of_numbers(function, form)))
-            for name in ("floor", "ceil", "trunc"):
-                entered.enter_context(replaced(math, name, _of_item(getattr(math, name))))
-            entered.enter_context(replaced(operator, "index", _models_index))
-            entered.enter_context(replaced(builtins, "max", largest(builtins.max)))
-            entered.enter_context(replaced(builtins, "min", smallest(builtins.min)))
-            entered.enter_context(replaced(builtins, "isinstance", _is_instance(builtins.isinstance)))
-            entered.enter_context(replaced(builtins, "print", _printed(builtins.print)))
-            yield
-
-    return override
 
 
 @contextlib.contextmanager
-def replaced(of: Any, name: str, value: Any) -> Iterator[None]:
-    before = [getattr(of, name)] if hasattr(of, name) else []
-    setattr(of, name, value)
-    try:
+def _override() -> Iterator[None]:
+    """In the place of PyTorch's own replacement of functions around a trace, which is for all threads: what it has for tensors,
+    and these."""
+    largest, smallest = _extreme(max, torch.gt, torch.sym_max), _extreme(min, torch.lt, torch.sym_min)
+    with contextlib.ExitStack() as entered:
+        for function, form in FUNCTIONS.items():
+            entered.enter_context(replaced(math, function.__name__, of_numbers(function, form)))
+        for name in ("floor", "ceil", "trunc"):
+            entered.enter_context(replaced(math, name, _of_item(getattr(math, name))))
+        entered.enter_context(replaced(operator, "index", _models_index))
+        entered.enter_context(replaced(builtins, "max", largest(_of_tensors(max, torch.maximum))))
+        entered.enter_context(replaced(builtins, "min", smallest(_of_tensors(min, torch.minimum))))
+        entered.enter_context(replaced(builtins, "isinstance", _is_instance(isinstance)))
+        entered.enter_context(replaced(builtins, "print", _printed(print)))
         yield
-    finally:
-        if before:
-            setattr(of, name, *before)
-        else:
-            delattr(of, name)
+
+
+def _of_tensors(plain: Function, of_tensors: Function) -> Function:
+    """PyTorch's larger or smaller one of two tensors."""
+    return functools.partial(_tensor_min_max, real_callable=plain, tensor_callable=of_tensors)
 
 
 # Functions, and what they are of tensors of fractions.
@@ -141,7 +131,7 @@ def _index(value: Any) -> Any:
 
 def _models_index(value: Any) -> Any:
     """PyTorch asks for numbers of Python's, to choose its way by them."""
-    return (_index if _is_the_models(sys._getframe(1)) else INDEX)(value)
+    return (_index if _is_the_models(sys._getframe(ASKER)) else INDEX)(value)
 
 
 def _is_real(value: Any) -> bool:
@@ -227,7 +217,7 @@ def _of_fractions(plain: Function, form: Function) -> Function:
     @functools.wraps(plain)
     def method(self: Any, other: Any) -> Any:
         held = is_held_fraction(self) or is_held_fraction(other)
-        if held and _is_number(other) and _is_the_models(sys._getframe(1)):
+        if held and _is_number(other) and _is_the_models(sys._getframe(ASKER)):
             return form(fraction(self), fraction(other)).item()
         return plain(self, other)
 
@@ -273,7 +263,7 @@ def _is_instance(plain: Function) -> Function:
 
     def function(value: Any, kinds: Any) -> bool:
         example = EXAMPLES.get(type(value))
-        if example is None or plain(value, kinds) or not _is_the_models(sys._getframe(1)):
+        if example is None or plain(value, kinds) or not _is_the_models(sys._getframe(ASKER)):
             return plain(value, kinds)
         return plain(example, kinds)
 
@@ -286,7 +276,7 @@ def _text(plain: Function, name: str, kind: type) -> Function:
 
     @functools.wraps(plain)
     def method(self: Any, *form: Any) -> str:
-        if not _is_the_models(sys._getframe(1)) or getattr(self.node, "is_constant", lambda: False)():
+        if not _is_the_models(sys._getframe(ASKER)) or getattr(self.node, "is_constant", lambda: False)():
             return plain(self, *form)
         if kind is not float:
             return getattr(kind, f"__{name}__")(kind(self), *form)
@@ -303,7 +293,7 @@ def _hashed(plain: Function) -> Function:
     @functools.wraps(plain)
     def method(self: Any) -> int:
         numbers = getattr(getattr(self.node, "expr", None), "free_symbols", set())
-        if not numbers or numbers & self.node.shape_env.size_like or not _is_the_models(sys._getframe(1)):
+        if not numbers or numbers & self.node.shape_env.size_like or not _is_the_models(sys._getframe(ASKER)):
             return plain(self)
         return hash(int(self))
 

@@ -7,7 +7,6 @@ import contextlib
 import copy
 import sys
 import types
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -20,8 +19,8 @@ from torch.utils import _pytree as pytree
 
 from ...errors import Problem, UnsupportedError
 from ..facts.aliases import ATEN, copied, memory_of, place_of, rebuilt, shows_twice
+from ..facts.threads import replaced, without_warnings
 from ..facts.told import place
-from .arithmetic import replaced
 from .contents import Contents
 from .dataclasses import called
 from .kept import OWN, kept
@@ -110,13 +109,11 @@ def assignments_kept(
 
     before = model.register_forward_pre_hook(begin, prepend=True, with_kwargs=True)
     hooks = before, model.register_forward_hook(end)
-    follow = _trace.register_buffer_assignment_hook
-    _trace.register_buffer_assignment_hook = lambda *_: types.SimpleNamespace(remove=lambda: None)
+    unfollowed = replaced(_trace, "register_buffer_assignment_hook", lambda *_: types.SimpleNamespace(remove=lambda: None))
     try:
-        with replaced(torch.nn.Module, "_apply", _apply):
+        with replaced(torch.nn.Module, "_apply", _apply), unfollowed:
             yield
     finally:
-        _trace.register_buffer_assignment_hook = follow
         contents.put_back()
         for hook in hooks:
             hook.remove()
@@ -198,8 +195,9 @@ def _with_copies(
     shows old values. given: arguments, each with what is to be their value."""
     slots = _slots(held)
     found.clear()
+    near = _near(slots)
     for slot in (slot for slot in slots if slot.assigned):
-        found[slot.name] = Assigned(slot.where, _why_not(slot), slot.now, _becomes_one_with(slot, slots))
+        found[slot.name] = Assigned(slot.where, _why_not(slot), slot.now, _becomes_one_with(slot, near[slot.name]))
     slots = [slot for slot in slots if not _is_anew(slot)]
     assigned = [slot for slot in slots if slot.assigned]
     problems = [Problem(slot.where, why) for slot in assigned if (why := _why_not(slot))]
@@ -334,7 +332,7 @@ class _Writes(TorchFunctionMode):
 
 def _eager_run(model: torch.nn.Module, args: Any, kwargs: dict[str, Any], held: list[Held]) -> tuple[list[Any], list[Held]]:
     """What forward() gives and what is in all buffers then, beginning with these; and those that it leaves."""
-    with kept(model), _own_kept(model), torch.no_grad(), warnings.catch_warnings(action="ignore"):
+    with kept(model), _own_kept(model), torch.no_grad(), without_warnings():
         torch.default_generator.manual_seed(0)
         _give(held)
         args, kwargs = copy.deepcopy((args, kwargs))
@@ -427,11 +425,9 @@ def _type(value: torch.Tensor | None) -> str:
 def _that_would_be_one(slots: list[Slot]) -> list[Problem]:
     """Those that would share memory from the next run on, where forward() writes into one of them in place: a program has
     memory of its own for each. And those that shared it, of which an assignment parts them."""
-    problems = []
+    problems, near = [], _near(slots)
     for slot in (slot for slot in slots if slot.assigned):
-        for other in slots:
-            if other is slot:
-                continue
+        for other in near[slot.name]:
             was_one, is_one = _share(slot.before, other.before), _share(slot.now, other.now)
             if is_one and not was_one and (slot.written or other.written):
                 what = f"is assigned the memory of {other.where}, and forward() writes into one of them: assign a clone() of it"
@@ -444,8 +440,24 @@ def _that_would_be_one(slots: list[Slot]) -> list[Problem]:
     return problems
 
 
-def _becomes_one_with(slot: Slot, slots: list[Slot]) -> str:
-    ones = (o for o in slots if o is not slot and _share(slot.now, o.now) and not _share(slot.before, o.before))
+def _near(slots: list[Slot]) -> dict[str, list[Slot]]:
+    """By name the others that share memory with a buffer or a parameter, before forward() or behind it, in their order."""
+    owners: dict[tuple[str, int], list[int]] = {}
+    memories = [
+        [(when, memory_of(value)) for when, value in (("before", slot.before), ("now", slot.now)) if value is not None]
+        for slot in slots
+    ]
+    for number, of_one in enumerate(memories):
+        for memory in of_one:
+            owners.setdefault(memory, []).append(number)
+    return {
+        slot.name: [slots[other] for other in sorted({o for memory in of_one for o in owners[memory]} - {number})]
+        for number, (slot, of_one) in enumerate(zip(slots, memories, strict=True))
+    }
+
+
+def _becomes_one_with(slot: Slot, near: list[Slot]) -> str:
+    ones = (o for o in near if _share(slot.now, o.now) and not _share(slot.before, o.before))
     return next((other.name for other in ones), "")
 
 

@@ -22,8 +22,8 @@ from torch.fx.experimental.symbolic_shapes import (
 )
 
 from ...errors import Problem, UnsupportedError
+from ..facts.threads import replaced
 from ..facts.told import place
-from .arithmetic import replaced
 
 ATEN = torch.ops.aten
 # What stands behind a condition in an assertion's message.
@@ -121,18 +121,25 @@ def find_branches(module: torch.fx.GraphModule) -> dict[str, Asked]:
     if mode is None or mode.shape_env is None:
         return {}
     decided = [check for checks in mode.shape_env.deferred_runtime_asserts.values() for check in checks]
-    asked = {str(check.expr): _asked(check.msg) for check in decided}
+    spelled = [str(check.expr) for check in decided]
+    asked = {condition: _asked(check.msg) for condition, check in zip(spelled, decided, strict=True)}
+    about: dict[str, dict[str, None]] = {}  # by number the conditions on it
+    for condition in spelled:
+        for number in _words(condition):
+            about.setdefault(number, {})[condition] = None
     found: dict[str, Asked] = {}
     calls = (node for part in module.modules() if isinstance(part, torch.fx.GraphModule) for node in part.graph.nodes)
     for node in calls:
         if node.target == ATEN._assert_scalar.default:
             condition = condition_of(node)
-            numbers = _words(condition)
-            # A bound that follows from several conditions bears the places of all.
-            of_these = [asked[str(check.expr)] for check in decided if _words(str(check.expr)) & numbers]
-            places = " or ".join(filter(None, dict.fromkeys(one.place for one in of_these)))
-            all_of_them = Asked(places, False, any(one.by_int for one in of_these))
-            found[condition] = asked_by(node, {condition: asked.get(condition, all_of_them)})
+            if condition not in asked:  # a bound that follows from several conditions bears the places of all
+                near = {other for number in _words(condition) for other in about.get(number, ())}
+                of_these = [asked[other] for other in asked if other in near] if near else []
+                places = " or ".join(filter(None, dict.fromkeys(one.place for one in of_these)))
+                asked_here = Asked(places, False, any(one.by_int for one in of_these))
+            else:
+                asked_here = asked[condition]
+            found[condition] = asked_by(node, {condition: asked_here})
     known = {number for condition in found for number in _words(condition)}
     lost = [check for check in decided if _is_lost(check, known, found)]
     if lost:

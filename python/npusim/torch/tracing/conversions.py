@@ -20,8 +20,9 @@ from typing import Any, TypeVar
 import torch
 from torch.fx.experimental.sym_node import SymNode
 
+from ..facts.threads import is_tracing, replaced
 from ..facts.told import is_of_a_library
-from .arithmetic import NAMED_FUNCTIONS, is_held, replaced, whole
+from .arithmetic import NAMED_FUNCTIONS, is_held, whole
 from .branches import AS_INT
 from .swallowed import noted, raising_swallowed
 
@@ -54,7 +55,7 @@ class _Form(type):
 
 class _FloatForm(_Form):
     def __call__(cls, *given: Any) -> Any:  # type: ignore[override]
-        if len(given) != 1 or not is_held(given[0]):
+        if not is_tracing() or len(given) != 1 or not is_held(given[0]):
             return builtins.float(*given)
         number = given[0].item() if isinstance(given[0], torch.Tensor) else given[0]
         return torch.sym_float(number)
@@ -62,7 +63,7 @@ class _FloatForm(_Form):
 
 class _IntForm(_Form):
     def __call__(cls, *given: Any, **base: Any) -> Any:  # type: ignore[override]
-        if len(given) != 1 or base or not (is_held(given[0]) or isinstance(given[0], torch.SymBool)):
+        if not is_tracing() or len(given) != 1 or base or not (is_held(given[0]) or isinstance(given[0], torch.SymBool)):
             return builtins.int(*given, **base)
         return whole(given[0])
 

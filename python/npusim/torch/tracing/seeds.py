@@ -19,7 +19,7 @@ from ...errors import Problem, UnsupportedError
 from ...parts import PACKAGE
 from ..facts.aliases import parts_of
 from ..facts.needed import find_needed
-from .arithmetic import replaced
+from ..facts.threads import ASKER, replaced
 
 SETTING = ("manual_seed", "seed", "set_rng_state", "fork_rng")  # of torch and of torch.random
 OUR_OWN = tuple(str(folder) + os.sep for folder in (Path(torch.__file__).parent, PACKAGE))  # which put back what they set
@@ -43,7 +43,7 @@ def seeds_noted(seeds: dict[str, None]) -> Iterator[None]:
 def _noting(function: Callable[..., Any], name: str, seeds: dict[str, None]) -> Callable[..., Any]:
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        caller = sys._getframe(1)
+        caller = sys._getframe(ASKER)
         if not caller.f_code.co_filename.startswith(OUR_OWN):
             seeds[f"{Path(caller.f_code.co_filename).name}:{caller.f_lineno} (torch.{name})"] = None
         return function(*args, **kwargs)

@@ -4,72 +4,57 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import logging
-import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import sympy
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import _ModuleStackTracer
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.overrides import TorchFunctionMode
 
 from ...errors import Problem, UnsupportedError
 from ..facts.levels import levels_kept, without_level
+from ..facts.threads import replaced, without_logs, without_warnings
 from ..forms.kernels import with_eager_results
 from .alike import Alike
-from .arithmetic import replaced
 from .branches import CHOOSING, places_noted
 from .packed import Packs, packs
 from .swallowed import noted
+
+
+QUIET = ("torch.export", "torch.fx.experimental.symbolic_shapes", "torch._subclasses.fake_tensor")  # loggers
 
 
 @contextlib.contextmanager
 def tracing() -> Iterator[None]:
     """Without what the tracer says of itself, without nn.MultiheadAttention's one operator for all it does, and without
     nn.Transformer's look at the numbers of a mask: it only chooses between the mask and a name for it."""
-    fast = torch.backends.mha.get_fastpath_enabled()
-    torch.backends.mha.set_fastpath_enabled(False)
-    look = torch.nn.modules.transformer._detect_is_causal_mask
-    torch.nn.modules.transformer._detect_is_causal_mask = _is_told_causal
-    names = ("torch.export", "torch.fx.experimental.symbolic_shapes", "torch._subclasses.fake_tensor")
-    loggers = [logging.getLogger(name) for name in names]
-    levels = [logger.level for logger in loggers]
-    for logger in loggers:
-        logger.setLevel(logging.CRITICAL)
-    try:
-        chain = replaced(torch, "chain_matmul", _chain_matmul(torch.chain_matmul))
-        vmap = replaced(torch._functorch.vmap, "_remove_batch_dim", without_level)
-        # How many a mask chooses that stands beside other indices is a symbol that nothing binds: they say it too.
-        unbound = torch.fx.experimental._config.patch(soft_pending_unbacked_not_found_error=True)
-        with levels_kept(), warnings.catch_warnings(action="ignore"), vmap, chain, unbound, Alike():
-            with _ctc_loss_known(), with_eager_results(), _errors_caught():
-                yield
-    finally:
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.setLevel(level)
-        torch.nn.modules.transformer._detect_is_causal_mask = look
-        torch.backends.mha.set_fastpath_enabled(fast)
+    apart = replaced(torch.backends.mha, "get_fastpath_enabled", lambda: False)
+    look = replaced(torch.nn.modules.transformer, "_detect_is_causal_mask", _is_told_causal)
+    chain = replaced(torch, "chain_matmul", _chain_matmul(torch.chain_matmul))
+    vmap = replaced(torch._functorch.vmap, "_remove_batch_dim", without_level)
+    # How many a mask chooses that stands beside other indices is a symbol that nothing binds: they say it too.
+    unbound = torch.fx.experimental._config.patch(soft_pending_unbacked_not_found_error=True)
+    with levels_kept(), without_logs(*QUIET), without_warnings(), apart, look, chain, vmap, unbound, Alike():
+        with _ctc_loss_known(), with_eager_results(), _modules_called():
+            yield
 
 
 @contextlib.contextmanager
 def following_example() -> Iterator[None]:
     """Where a Python branch or a size depends on values the tracer takes those of the example, and puts the condition into
     the graph. What it cannot know of a tensor is the example's; whether an offset is it need not compare."""
-    fake = torch._subclasses.fake_utils
-    compare = fake._check_fake_real_tensors
-    fake._check_fake_real_tensors = lambda *_, **__: None
-    try:
-        optional = replaced(torch._library.utils, "MutationChecker", _Unwritten)
-        once = replaced(FakeTensorMode, "_dispatch_impl", _written_once(FakeTensorMode._dispatch_impl))
-        ones = replaced(ShapeEnv, "evaluate_sym_node", _ones_seen(ShapeEnv.evaluate_sym_node))
-        with places_noted(), optional, once, ones, torch._functorch.config.patch(
-            fake_tensor_propagate_real_tensors=True, generate_fake_kernels_from_real_mismatches=True
-        ):
-            yield
-    finally:
-        fake._check_fake_real_tensors = compare
+    uncompared = replaced(torch._subclasses.fake_utils, "_check_fake_real_tensors", lambda *_, **__: None)
+    optional = replaced(torch._library.utils, "MutationChecker", _Unwritten)
+    once = replaced(FakeTensorMode, "_dispatch_impl", _written_once(FakeTensorMode._dispatch_impl))
+    ones = replaced(ShapeEnv, "evaluate_sym_node", _ones_seen(ShapeEnv.evaluate_sym_node))
+    followed = torch._functorch.config.patch(
+        fake_tensor_propagate_real_tensors=True, generate_fake_kernels_from_real_mismatches=True
+    )
+    with places_noted(), uncompared, optional, once, ones, followed:
+        yield
 
 
 def _written_once(dispatch: Callable[..., Any]) -> Callable[..., Any]:
@@ -214,9 +199,10 @@ def _is_told_causal(mask: Any, is_causal: bool | None = None, size: int | None =
 
 
 @contextlib.contextmanager
-def _errors_caught() -> Iterator[None]:
+def _modules_called() -> Iterator[None]:
     """With models that catch what a part of theirs raises, as of an argument that it does not take: the tracer would go on
-    as if it were still in that part."""
+    as if it were still in that part. And without modules that other threads call or look into, which reach PyTorch's tracer
+    too."""
     call_module = torch.fx.Tracer.call_module
 
     def leaving(self: Any, module: Any, forward: Any, args: Any, kwargs: Any) -> Any:
@@ -228,11 +214,10 @@ def _errors_caught() -> Iterator[None]:
                 self.module_stack.popitem(last=True)
             raise
 
-    torch.fx.Tracer.call_module = leaving  # type: ignore[method-assign]
-    try:
+    called = replaced(torch.fx.Tracer, "call_module", leaving, lambda _, module, forward, args, kwargs: forward(*args, **kwargs))
+    found = replaced(_ModuleStackTracer, "getattr", _ModuleStackTracer.getattr, lambda _, name, value, proxies: value)
+    with called, found:
         yield
-    finally:
-        torch.fx.Tracer.call_module = call_module  # type: ignore[method-assign]
 
 
 @contextlib.contextmanager
@@ -247,11 +232,8 @@ def _ctc_loss_known() -> Iterator[None]:
 
     with torch.library._scoped_library("aten", "FRAGMENT") as library:
         torch.library.register_fake("aten::_ctc_loss.Tensor", _fake_ctc_loss, lib=library)
-        torch.ctc_loss = of_tensors
-        try:
+        with replaced(torch, "ctc_loss", of_tensors):
             yield
-        finally:
-            torch.ctc_loss = ctc_loss
 
 
 def _fake_ctc_loss(log_probs: Any, targets: Any, *_: Any) -> tuple[Any, Any]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch._subclasses import FakeTensorMode
+from torch._subclasses import FakeTensor, FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.utils import _pytree as pytree
 
@@ -40,15 +40,17 @@ class Graph:
     nodes: list[dict[str, Any]] = field(default_factory=list)
     of: dict[torch.fx.Node, Any] = field(default_factory=dict)  # Ref, a tuple of them and others, or None
     names: set[str] = field(default_factory=set)
+    counts: dict[str, int] = field(default_factory=dict)  # by name: up to here ones like it are taken
     constants: dict[str, torch.Tensor] = field(default_factory=dict)  # what decomposed calls bring along, by name
 
     def free_name(self, name: str) -> str:
         """The name, or one like it that nothing has."""
-        found, count = name, 0
+        found, count = name, self.counts.get(name, 0)
         while found in self.names:
             count += 1
             found = f"{name}_{count}"
         self.names.add(found)
+        self.counts[name] = max(count - 1, 0)
         return found
 
     def define(self, node: torch.fx.Node, value: Any) -> None:
@@ -75,9 +77,9 @@ class Graph:
     def value(self, node: torch.fx.Node, module: torch.fx.GraphModule) -> Any:
         if node.op == "get_attr":
             found = module.get_submodule("") if not node.target else attribute(module, str(node.target))
-            if isinstance(found, torch.Tensor):
-                raise Refused("is a tensor that torch.export did not lift")
-            return found
+            if isinstance(found, FakeTensor):
+                raise Refused("is a tensor without values")
+            return self.constant(found) if isinstance(found, torch.Tensor) else found  # no call writes into it here
         if node.op != "call_function":
             raise Refused(f"is a {node.op}")
         if node.target is operator.getitem:
