@@ -74,6 +74,20 @@ TEST(TextFacts, AreOfTheFirstThatDecodes) {
   EXPECT_EQ(program->methods[static_cast<size_t>(program->text.greedy)].name, "greedy");
 }
 
+// It has one state of random numbers, which are its own: the host draws its tokens.
+TEST(TextFacts, OfAModelThatDraws) {
+  IrBuilder ir = text_ir(Mask::none, 1, capacity);
+  ir.node("noise", "rand.default", {}, {2}, {{"size", {2}}});
+  ir.output("noise");
+  const auto program = compile_text({ir.finish("decode")});
+  EXPECT_EQ(method_names(*program), (std::vector<std::string>{"decode", "greedy"}));
+  EXPECT_EQ(program->text.greedy, 1);
+  EXPECT_EQ(program->text.sample, -1);
+  EXPECT_FALSE(program->text.by_position);  // nor are its numbers
+  EXPECT_EQ(check_program(*program), std::vector<std::string>{});
+  EXPECT_EQ(written(program)[0].size(), static_cast<size_t>(capacity + 1 - 3));
+}
+
 std::vector<std::string> lacks_of(const std::vector<MethodSource>& sources) {
   const auto program = compile_text(sources);
   std::vector<std::string> problems;
