@@ -58,7 +58,8 @@ struct TensorInfo {
   TensorType type;
   bool state = false;  // stays on its device from run to run, updated in place (a KV cache)
   std::string role =
-      "data";  // what it is to a text: tokens, positions, mask, logits, last; or generator: of random numbers
+      "data";         // what it is to a text: tokens, positions, mask, logits, last; or generator: of random numbers
+  bool kept = false;  // a state that is a buffer of the model, or a weight that it writes into: no argument of it
 };
 NPUSIM_API std::vector<std::string> method_names(const Program& program);
 // In IR order, which is the order of positions. Throws usage naming the methods there are.

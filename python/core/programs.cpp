@@ -60,13 +60,13 @@ std::tuple<Compiled, std::map<std::string, double>, std::vector<std::string>> co
   return {Compiled{std::move(result.program)}, std::move(result.seconds), std::move(result.notes)};
 }
 
-// Name, dtype, shape, state, role.
-using Info = std::tuple<std::string, std::string, Shape, bool, std::string>;
+// Name, dtype, shape, state, role, kept.
+using Info = std::tuple<std::string, std::string, Shape, bool, std::string, bool>;
 
 std::vector<Info> infos(const std::vector<TensorInfo>& tensors) {
   std::vector<Info> list;
   for (const TensorInfo& t : tensors)
-    list.emplace_back(t.name, std::string(dtype_name(t.type.dtype)), t.type.shape, t.state, t.role);
+    list.emplace_back(t.name, std::string(dtype_name(t.type.dtype)), t.type.shape, t.state, t.role, t.kept);
   return list;
 }
 

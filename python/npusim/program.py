@@ -6,7 +6,7 @@ import functools
 import json
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Union
 
 from . import _core
@@ -33,6 +33,7 @@ class TensorInfo:
     shape: tuple[int, ...]
     state: bool  # stays on its device from run to run, updated in place (a KV cache)
     role: str  # what it is to a text: tokens, positions, mask, logits, last; generator: of random numbers; else data
+    kept: bool = False  # a state that is a buffer of the model, or a weight that it writes into: no argument of it
 
 
 class Needs(NamedTuple):
@@ -54,7 +55,6 @@ class Program:
     notes: list[str] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
     sources: dict[str, tuple[str, str, str]] = field(default_factory=dict, repr=False)  # by method: name, path, JSON
-    kept: frozenset[str] = field(default=frozenset(), repr=False)  # states that are the model's buffers, no arguments
     arguments: dict[str, list[Leaf]] = field(default_factory=dict, repr=False)  # by method: what inputs are made of, if known
     options: _core.Options | None = field(default=None, repr=False)  # that it was compiled with, in this process
     held: Held = field(default_factory=Held, repr=False)  # where the models that it was compiled from have `weights`
@@ -78,7 +78,7 @@ class Program:
 
         Raises UnsupportedError naming what the target cannot run."""
         made = _core.recompile(self.handle, optional_text("target", target) or "")
-        return Program(made, self.weights, kept=self.kept, arguments=self.arguments, held=self.held)
+        return Program(made, self.weights, arguments=self.arguments, held=self.held)
 
     def describe(self, *, steps: bool = False) -> str:
         """What the program holds, for people; with `steps` what it does in order."""
@@ -165,9 +165,9 @@ class Program:
         raise TypeError("a Program is not pickled: save() it, or send to_bytes()")
 
 
-def _info(tensor: tuple[str, str, list[int], bool, str]) -> TensorInfo:
-    name, dtype, shape, state, role = tensor
-    return TensorInfo(name, dtype, tuple(shape), state, role)
+def _info(tensor: tuple[str, str, list[int], bool, str, bool]) -> TensorInfo:
+    name, dtype, shape, state, role, kept = tensor
+    return TensorInfo(name, dtype, tuple(shape), state, role, kept)
 
 
 def load(
@@ -259,7 +259,6 @@ def compile(
     named: list[set[str]] = []  # by method: what its weights are called
     arguments: dict[str, list[Leaf]] = {}
     held = Held()
-    irs: dict[str, Any] = {}
     for name, taken in exported_methods(model, args, kwargs).items():
         if isinstance(taken, ExportedText):
             mapped = mapped or ("kv_map", json_bytes("kv_map", taken.kv_map).decode())
@@ -267,7 +266,6 @@ def compile(
             weights, held = taken.weights, taken.held
         elif isinstance(taken, Exported):
             sources.append((name, taken.path or _file_name(name), json_bytes("model", taken.ir).decode()))
-            irs[name] = taken.ir
             weights = _merged(weights, taken.weights)
             held += taken.held
             named.append({*taken.weights} if isinstance(taken.weights, Mapping) else set())
@@ -281,8 +279,7 @@ def compile(
     options = _core.options(*made, mapped, text, **limits)
     handle, seconds, notes = _core.compile(sources, options, progress)
     by_method = {source[0]: source for source in sources}
-    program = Program(handle, weights, notes, seconds, by_method, frozenset(kept), arguments, options, held)
-    return replace(program, kept=program.kept | _written_weights(program, irs))
+    return Program(handle, weights, notes, seconds, by_method, arguments, options, held)
 
 
 def exported_methods(
@@ -339,15 +336,6 @@ def _merged(one: Weights, other: Weights) -> Weights:
         if (a.nbytes and a.ctypes.data != b.ctypes.data) or a.shape != b.shape:
             raise UsageError(f"weight {name} is one of two methods: export them from one model")
     return {**one, **other}
-
-
-def _written_weights(program: Program, irs: Mapping[str, Any]) -> set[str]:
-    """States that are weights in an IR, whose nodes write into them."""
-    found: set[str] = set()
-    for method, ir in irs.items():
-        given = {tensor["name"] for tensor in ir["graph_inputs"]}
-        found |= {info.name for info in program.inputs(method) if info.state and info.role != "generator"} - given
-    return found
 
 
 def _check_names_of(kept: Collection[str], named: Sequence[set[str]], weights: Weights) -> None:

@@ -402,7 +402,7 @@ class Session:
         elif len(inputs) == 1 and isinstance(inputs[0], Mapping):
             named = dict(mapping("inputs", inputs[0], "arrays by name"))
         else:
-            plain = _by_position(takes, self.program.kept, len(inputs))
+            plain = _by_position(takes, len(inputs))
             if len(inputs) != len(plain):
                 names = ", ".join(info.name for info in plain) or "none"
                 states = ", ".join(info.name for info in takes if info.state and info not in plain)
@@ -456,10 +456,10 @@ class Session:
         return results
 
 
-def _by_position(takes: Sequence[TensorInfo], kept: frozenset[str], count: int) -> list[TensorInfo]:
+def _by_position(takes: Sequence[TensorInfo], count: int) -> list[TensorInfo]:
     """Which inputs so many arrays are: all that a caller gives, with what the program writes into it, and with the state of
     its random numbers or without; or those that are no states."""
-    given = [info for info in takes if not info.state or info.name not in kept]
+    given = [info for info in takes if not info.kept]
     if count == len(given):
         return given
     arguments = [info for info in given if info.role != "generator"]

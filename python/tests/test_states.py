@@ -156,3 +156,27 @@ def test_turns_that_leave_a_state_as_it_lies(turn, shape, write):
     for run in range(3):
         x = torch.tensor(run + 0.5)
         assert np.array_equal(session.run(x)["output"], eager(x).numpy()), run
+
+
+@pytest.mark.parametrize("how", ["compiled", "loaded", "compiled anew"])
+def test_a_program_says_which_states_are_kept(how):
+    """Buffers of the model, of which its caller knows nothing; others are arguments that a run writes into."""
+
+    def step(m, x, cache):
+        m.total += x
+        cache[1:] = x[1:]
+        return m.total + cache
+
+    model = CallsWithSelf(step, total=torch.ones(3))
+    x, cache = torch.arange(3.0), torch.zeros(3)
+    program = npusim.compile(copy.deepcopy(model), (x, cache.clone()), dtype="float32")
+    if how == "loaded":
+        program = npusim.load(program.to_bytes(), program.weights)
+    elif how == "compiled anew":
+        program = program.recompile()
+    assert [info.state for info in program.inputs()].count(True) == 2
+    assert [info.name for info in program.inputs() if info.kept] == ["total"]
+    session = npusim.Session(program)
+    for _ in range(3):
+        found, want = session.run(x, cache.clone()), model(x, cache.clone())
+        np.testing.assert_array_equal(next(iter(found.values())), want.numpy())

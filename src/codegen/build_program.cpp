@@ -109,6 +109,9 @@ class Builder {
     for (size_t v = 0; v < g.values.size(); ++v)
       if (root(static_cast<ValueId>(v)) != static_cast<ValueId>(v))
         updated_[static_cast<size_t>(root(static_cast<ValueId>(v)))] = true;
+    std::vector<bool> next_known(g.values.size(), false);
+    for (const GraphOutput& output : g.outputs)
+      if (output.next_of != no_value) next_known[static_cast<size_t>(output.next_of)] = true;
     for (size_t v = 0; v < g.values.size(); ++v) {
       const Value& value = g.values[v];
       Buffer b;
@@ -130,6 +133,7 @@ class Builder {
         b.kind = updated_[v] || !value.state.empty() ? BufferKind::state : BufferKind::input;
         if (b.kind == BufferKind::state) {
           b.name = state_name(static_cast<ValueId>(v));
+          b.kept = next_known[v] || !value.state.empty();
           key = "state:" + b.name + ":" + to_string(value.type);
         }
       } else {
@@ -137,6 +141,7 @@ class Builder {
       }
       if (auto known = shared_.find(key); !key.empty() && known != shared_.end()) {
         buffers_[v] = known->second;
+        if (b.kept) program_.buffers[static_cast<size_t>(known->second)].kept = true;
         continue;
       }
       if (b.kind == BufferKind::constant) {

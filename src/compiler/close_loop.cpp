@@ -27,6 +27,8 @@ class LoopCloser {
     if (tokens < 0 || position < 0 || logits < 0 || type_of(tokens).shape.back() != 1) return std::nullopt;
     const std::vector<int> updates = updates_of_inputs(graph_);
     if (std::none_of(updates.begin(), updates.end(), [](int output) { return output >= 0; })) return std::nullopt;
+    const auto is_generator = [&](ValueId id) { return value_of(graph_, id).generator; };
+    if (draws_ && std::any_of(graph_.inputs.begin(), graph_.inputs.end(), is_generator)) return std::nullopt;
     token_ = graph_.inputs[static_cast<size_t>(tokens)];
     position_ = graph_.inputs[static_cast<size_t>(position)];
     logits_ = graph_.outputs[static_cast<size_t>(logits)].value;

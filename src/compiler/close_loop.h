@@ -14,7 +14,8 @@ enum class NextToken : uint8_t { likeliest, drawn, drawn_of_nucleus };
 
 // From a lowered method for one token, with roles, the same method whose token and position are states: a run writes
 // the next token over the token and adds 1 to the position, and the mask is computed from the position. Weights and
-// other states are shared with the method it comes from. nullopt where it is no such method.
+// other states are shared with the method it comes from. nullopt where it is no such method, or draws by itself what a
+// token would be drawn with.
 std::optional<MethodGraph> close_loop(const MethodGraph& decode, std::string name, NextToken next);
 
 }  // namespace npusim

@@ -11,13 +11,13 @@
 #include "base/utf8.h"
 #include "codegen/build_program.h"
 #include "compiler/adopt.h"
-#include "compiler/close_loop.h"
 #include "compiler/compile_for.h"
 #include "compiler/fill_states.h"
 #include "compiler/last_row.h"
 #include "compiler/read_config.h"
 #include "compiler/roles.h"
 #include "compiler/share_states.h"
+#include "compiler/text_facts.h"
 #include "graph/import.h"
 #include "graph/text.h"
 #include "npusim/compiler.h"
@@ -142,28 +142,32 @@ Configured configure(const CodegenTarget& target, const JsonSource& rules) {
 
 // Each method that takes one token gets three that feed themselves, each that takes more another with the logits of
 // one.
-void add_text_methods(std::vector<MethodGraph>& methods, std::vector<std::string>& notes) {
+std::vector<ClosedLoop> add_text_methods(std::vector<MethodGraph>& methods, std::vector<std::string>& notes) {
+  std::vector<ClosedLoop> loops;
   const auto name_of = [&](const MethodGraph& method, std::string name) {
     const auto taken = [&](const MethodGraph& m) { return m.name == name; };
     while (std::any_of(methods.begin(), methods.end(), taken)) name = method.name + "_" + name;
     return name;
   };
   const auto add = [&](std::optional<MethodGraph> method, const MethodGraph& from, std::string_view what) {
-    if (!method) return;
+    if (!method) return false;
     notes.push_back(fmt::format("added method {}: {} with {}", method->name, from.name, what));
     methods.push_back(std::move(*method));
+    return true;
   };
+  constexpr std::array<std::tuple<NextToken, const char*, const char*>, 3> ways = {
+      {{NextToken::likeliest, "greedy", "its token, position and mask on the device"},
+       {NextToken::drawn, "sample", "the same, and its token drawn there"},
+       {NextToken::drawn_of_nucleus, "nucleus", "the same, and its token drawn there among the likeliest"}}};
   for (size_t i = 0, count = methods.size(); i < count; ++i) {
     const MethodGraph from = methods[i];
-    add(close_loop(from, name_of(from, "greedy"), NextToken::likeliest), from,
-        "its token, position and mask on the device");
-    add(close_loop(from, name_of(from, "sample"), NextToken::drawn), from, "the same, and its token drawn there");
-    add(close_loop(from, name_of(from, "nucleus"), NextToken::drawn_of_nucleus), from,
-        "the same, and its token drawn there among the likeliest");
+    for (const auto& [next, name, what] : ways)
+      if (add(close_loop(from, name_of(from, name), next), from, what)) loops.push_back({methods.size() - 1, i, next});
     std::string reason;
     add(last_row(from, name_of(from, "prompt"), reason), from, "the logits of one token");
     if (!reason.empty()) notes.push_back(fmt::format("{} gets no method for prompts: {}", from.name, reason));
   }
+  return loops;
 }
 
 }  // namespace
@@ -243,7 +247,8 @@ CompileResult compile_for(const CodegenTarget& given, const std::vector<MethodSo
   for (MethodGraph& method : methods) run_passes({values, kernels}, method, context, options);
   fill_states(methods, options.kv_map, result.notes);
   for (MethodGraph& method : methods) find_roles(method);
-  if (options.text.value_or(methods.size() > 1)) add_text_methods(methods, result.notes);
+  std::vector<ClosedLoop> loops;
+  if (options.text.value_or(methods.size() > 1)) loops = add_text_methods(methods, result.notes);
   Program program;
   ProgramPlans plans;
   const std::string model = methods.empty() ? "" : methods.front().graph.name;
@@ -286,6 +291,7 @@ CompileResult compile_for(const CodegenTarget& given, const std::vector<MethodSo
     other->plan(made, of_made, result.notes);
     program.variants.push_back(adopt(program, std::move(made)));
   }
+  program.text = find_text_facts(program, loops);
   if (const auto problems = check_program(program); !problems.empty())
     fail(ErrorKind::internal, "the compiled program is unsound: {}", fmt::join(problems, "; "));
   lap("codegen");

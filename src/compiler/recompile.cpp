@@ -9,6 +9,7 @@
 #include "codegen/build_program.h"
 #include "codegen/target.h"
 #include "compiler/adopt.h"
+#include "compiler/text_facts.h"
 #include "kernel/builder.h"
 #include "kernel/facts/memory.h"
 #include "npusim/compiler.h"
@@ -233,10 +234,21 @@ PassContext context_for(const Program& program, const CodegenTarget& target, con
   return context;
 }
 
+// What steps do not say of states. Inputs are the same.
+void keep_as(const Program& from, Program& made) {
+  for (size_t m = 0; m < made.methods.size(); ++m)
+    for (size_t i = 0; i < made.methods[m].inputs.size(); ++i) {
+      const auto buffer = [&](const Program& p) { return static_cast<size_t>(p.methods[m].inputs[i].buffer); };
+      made.buffers[buffer(made)].kept = from.buffers[buffer(from)].kept;
+    }
+}
+
 Program build(const Program& from, std::vector<MethodGraph> graphs, const PassContext& context,
               const CodegenTarget& target) {
   auto [made, plans] = build_program(graphs, context, &target);
   made.model = from.model;
+  made.text = from.text;
+  keep_as(from, made);
   raise_refused(made, context);
   target.plan(made, plans);
   return made;
@@ -265,6 +277,7 @@ std::shared_ptr<const Program> recompile(const Program& program, const std::stri
     made->variants.push_back(adopt(*made, build(program, own_steps ? graphs_of(with_variant(program, n)) : graphs,
                                                 context_for(program, *others[n], host), *others[n])));
   }
+  find_states(*made, made->text);
   std::vector<std::string> problems = check_program(*made);
   if (problems.empty()) problems = check_methods_of_variant(program, *made);
   if (!problems.empty())

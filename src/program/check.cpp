@@ -14,6 +14,7 @@
 #include "program/budget.h"
 #include "program/check_launches.h"
 #include "program/check_memory.h"
+#include "program/check_text.h"
 #include "program/config_ranges.h"
 #include "program/program.h"
 #include "program/variant.h"
@@ -157,6 +158,7 @@ class ProgramChecker {
       add("buffer {} '{}': expected no name in a weight file, found one", i, b.name);
     if (b.kind != BufferKind::constant && b.constant != -1)
       add("buffer {} '{}': expected no constant, found {}", i, b.name, b.constant);
+    if (b.kept && b.kind != BufferKind::state) add("buffer {} '{}': expected a state of what is kept", i, b.name);
     const bool narrow = b.type.dtype == DType::bf16 || b.type.dtype == DType::f16;
     if (!b.finite_for.empty() && (b.kind != BufferKind::prepared || (b.type.dtype != DType::f32 && !narrow)))
       add("buffer {} '{}': expected float32 or a 16-bit float that a recipe prepares where elements must be finite", i,
@@ -453,7 +455,7 @@ std::vector<std::string> check_program(const Program& program) {
     if (problems.empty()) problems = ProgramChecker(with_variant(program, n), named).run();
     for (std::string& problem : problems) problem = fmt::format("variant {}: {}", n, problem);
   }
-  return problems;
+  return problems.empty() ? check_text(program) : problems;
 }
 
 }  // namespace npusim

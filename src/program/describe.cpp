@@ -135,7 +135,8 @@ std::string specs_text(const Program& program, std::string_view title, const std
     std::string notes;
     if (spec.role != Role::data) notes = fmt::format("  ({})", role_name(spec.role));
     if (const Buffer& b = buffer_at(program, spec.buffer); b.kind == BufferKind::state)
-      notes += b.name == spec.name ? "  (state)" : fmt::format("  (state {})", printable(b.name));
+      notes += fmt::format("  ({}state{}{})", b.kept ? "kept " : "", b.name == spec.name ? "" : " ",
+                           b.name == spec.name ? "" : printable(b.name));
     text += fmt::format("  {:<8} {:<24} {}{}\n", title, printable(spec.name), to_string(spec.type), notes);
     title = "";
   }
@@ -187,6 +188,28 @@ std::string choices_text(const Variant& program) {
   return text;
 }
 
+// Nothing where no method reads tokens.
+std::string facts_text(const Program& program) {
+  const TextFacts& text = program.text;
+  const auto name = [&](int32_t method) { return printable(program.methods[static_cast<size_t>(method)].name); };
+  if (text.decode < 0) {
+    const auto reads = [](const Method& m) { return find_role(m.inputs, Role::tokens) >= 0; };
+    if (std::none_of(program.methods.begin(), program.methods.end(), reads)) return "";
+    std::string lines;
+    for (const std::string& lack : text.lacks) lines += fmt::format("no text    {}\n", printable(lack));
+    return lines;
+  }
+  std::string line = fmt::format("text       decode: {}", name(text.decode));
+  for (size_t i = 0; i < text.prefills.size(); ++i)
+    line += fmt::format("{}{}", i == 0 ? "; prefill: " : ", ", name(text.prefills[i]));
+  for (const auto& [what, method] :
+       {std::pair("greedy", text.greedy), std::pair("sample", text.sample), std::pair("nucleus", text.nucleus)})
+    if (method >= 0) line += fmt::format("; {}: {}", what, name(method));
+  return line + fmt::format("\n           {} {}, vocabulary of {}, {} positions, {}\n", text.batch,
+                            text.batch == 1 ? "text" : "texts", text.vocabulary, text.capacity,
+                            text.by_position ? "all states by position" : "not all states by position");
+}
+
 std::string program_text(const Program& program) {
   const uint64_t constants = bytes_of_kind(program, BufferKind::constant);
   const uint64_t prepared = bytes_of_kind(program, BufferKind::prepared);
@@ -198,6 +221,7 @@ std::string program_text(const Program& program) {
   text += codes_text(program);
   text += fmt::format("weights    {}\nconstants  {}\n", readable(weights_bytes(program)), readable(constants));
   text += fmt::format("recipes    {} steps at load prepare {}\n", program.recipes.steps.size(), readable(prepared));
+  text += facts_text(program);
   text += methods_text(program);
   text += "\nkernels\n   steps  kind         name\n";
   const std::vector<size_t> counts = uses_of_kernels(program);
@@ -239,7 +263,8 @@ Json specs_json(const Program& program, const std::vector<TensorSpec>& specs) {
                     {"dtype", dtype_name(spec.type.dtype)},
                     {"shape", spec.type.shape},
                     {"role", role_name(spec.role)},
-                    {"state", buffer_at(program, spec.buffer).kind == BufferKind::state}});
+                    {"state", buffer_at(program, spec.buffer).kind == BufferKind::state},
+                    {"kept", buffer_at(program, spec.buffer).kept}});
   return list;
 }
 
@@ -299,6 +324,19 @@ Json methods_json(const Program& program) {
   return methods;
 }
 
+Json facts_json(const Program& program) {
+  const TextFacts& text = program.text;
+  if (text.decode < 0) return {{"lacks", text.lacks}};
+  const auto name = [&](int32_t method) {
+    return method < 0 ? Json() : Json(program.methods[static_cast<size_t>(method)].name);
+  };
+  Json prefills = Json::array();
+  for (const int32_t prefill : text.prefills) prefills.push_back(name(prefill));
+  return {{"decode", name(text.decode)},   {"prefills", prefills},          {"greedy", name(text.greedy)},
+          {"sample", name(text.sample)},   {"nucleus", name(text.nucleus)}, {"batch", text.batch},
+          {"vocabulary", text.vocabulary}, {"capacity", text.capacity},     {"by_position", text.by_position}};
+}
+
 Json program_json(const Program& program) {
   Json json = {{"version", program_version},
                {"model", program.model},
@@ -312,6 +350,7 @@ Json program_json(const Program& program) {
                {"recipes", program.recipes.steps.size()},
                {"code", codes_json(program)},
                {"methods", methods_json(program)},
+               {"text", facts_json(program)},
                {"choices", choices_json(program)},
                {"kernels", Json::array()}};
   for (const ProgramDevice& device : program.devices)
@@ -334,9 +373,10 @@ Json program_json(const Program& program) {
 
 std::vector<TensorInfo> infos(const Program& program, const std::vector<TensorSpec>& specs) {
   std::vector<TensorInfo> result;
-  for (const TensorSpec& spec : specs)
-    result.push_back({spec.name, spec.type, program.buffers[static_cast<size_t>(spec.buffer)].kind == BufferKind::state,
-                      std::string(role_name(spec.role))});
+  for (const TensorSpec& spec : specs) {
+    const Buffer& b = buffer_at(program, spec.buffer);
+    result.push_back({spec.name, spec.type, b.kind == BufferKind::state, std::string(role_name(spec.role)), b.kept});
+  }
   return result;
 }
 

@@ -136,7 +136,7 @@ template <typename Archive, Like<Buffer> S>
 void fields(Archive& a, S& s) {
   a("name", s.name), a("kind", s.kind), a("type", s.type), a("stored", s.stored), a("offset", s.offset);
   a("fqn", s.fqn), a("tied", s.tied), a("constant", s.constant), a("device", s.device);
-  a("finite_for", s.finite_for);
+  a("finite_for", s.finite_for), a("kept", s.kept);
 }
 
 template <typename Archive, Like<TensorSpec> S>
@@ -200,6 +200,13 @@ void fields(Archive& a, S& s) {
   a("ms", s.ms), a("before_ms", s.before_ms);
 }
 
+template <typename Archive, Like<TextFacts> S>
+void fields(Archive& a, S& s) {
+  a("decode", s.decode), a("prefills", s.prefills), a("greedy", s.greedy), a("sample", s.sample);
+  a("nucleus", s.nucleus), a("batch", s.batch), a("vocabulary", s.vocabulary), a("capacity", s.capacity);
+  a("by_position", s.by_position), a("lacks", s.lacks);
+}
+
 template <typename Archive, Like<Variant> S>
 void fields(Archive& a, S& s) {
   a("devices", s.devices), a("buffers", s.buffers), a("kernels", s.kernels), a("code", s.code);
@@ -210,7 +217,7 @@ template <typename Archive, Like<Program> S>
 void fields(Archive& a, S& s) {
   a("model", s.model), a("dtype", s.dtype), a("strict", s.strict), a("devices", s.devices), a("buffers", s.buffers);
   a("constants", s.constants), a("kernels", s.kernels), a("code", s.code), a("origins", s.origins);
-  a("recipes", s.recipes), a("methods", s.methods), a("choices", s.choices);
+  a("recipes", s.recipes), a("methods", s.methods), a("text", s.text), a("choices", s.choices);
   if (a.has(s.variants)) a("variants", s.variants);
 }
 

@@ -44,6 +44,7 @@ struct Buffer {
   int32_t constant = -1;          // position in Program::constants
   int32_t device = 0;             // position in Program::devices
   std::string finite_for = {};    // prepared: the fusion that is right only if every element is finite
+  bool kept = false;              // state: a buffer of the model, or a weight that it writes into: no argument of it
 };
 
 inline size_t stored_bytes(const Buffer& b) {
@@ -176,12 +177,33 @@ struct Variant {
   std::vector<Choice> choices = {};  // by kernel
 };
 
+// What a program is to whoever generates text with it: positions of its methods, whose tensors say by their roles what
+// each is. Found when it is compiled (compiler/text_facts), proven when it is loaded (check_text).
+struct TextFacts {
+  int32_t decode = -1;  // one token of each text per run; -1: the program is for no text, and all below is empty
+  // Many tokens: what reads prompts, from the shortest to the longest, one of each length. They fill decode's states.
+  // Without any the prompt goes through decode.
+  std::vector<int32_t> prefills;
+  // Decode's likes that feed themselves, -1 where there is none: the token that a run takes is the one that the run
+  // before found likeliest, or drew, or drew among the likeliest.
+  int32_t greedy = -1, sample = -1, nucleus = -1;
+  int64_t batch = 0;       // texts per run
+  int64_t vocabulary = 0;  // logits of a token
+  int64_t capacity = 0;    // positions the states hold
+  // Whether decode stores all that it keeps at its position: what stands behind is never seen. Else a state has seen
+  // every token before it, once each.
+  bool by_position = false;
+  std::vector<std::string> lacks;  // without decode: what the program would need to be a text's
+};
+inline constexpr size_t most_lacks = 20;
+
 struct Program : Variant {
   std::string model;
   DType dtype = DType::f32;  // compute dtype
   bool strict = false;       // numerics: one rounding per kernel, or at every ATen edge
   std::vector<HostTensor> constants;
   std::vector<Origin> origins;  // of all methods, in their order
+  TextFacts text;
   // The same methods, with the same inputs and outputs, for other architectures: a session takes what fits its device
   // best.
   std::vector<Variant> variants;
@@ -190,6 +212,8 @@ struct Program : Variant {
 // The program as it is on the architectures of one of its variants; it has none itself.
 Program with_variant(const Program& program, size_t variant);
 
+// The first tensor with a role, -1 where there is none: of all roles but data and positions there is one at most.
+int find_role(const std::vector<TensorSpec>& specs, Role role);
 // Why a method's roles are not those of one text: empty when they are, or when it has none.
 std::vector<std::string> check_roles(const Method& method);
 

@@ -14,6 +14,12 @@ std::string_view role_name(Role role) {
   return names[static_cast<size_t>(role)];
 }
 
+int find_role(const std::vector<TensorSpec>& specs, Role role) {
+  for (size_t i = 0; i < specs.size(); ++i)
+    if (specs[i].role == role) return static_cast<int>(i);
+  return -1;
+}
+
 bool fits(Role role, const TensorType& type, bool output, int64_t length) {
   const Shape& shape = type.shape;
   const bool row = shape.size() == 2 && shape[0] == 1, whole = is_integer(type.dtype);

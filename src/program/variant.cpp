@@ -8,12 +8,13 @@
 namespace npusim {
 namespace {
 
-// Buffers may stand at other positions; one that is a state is one everywhere.
+// Buffers may stand at other positions; one that is a state is one everywhere, and the model's or an argument.
 bool same_tensors(const Variant& a, const std::vector<TensorSpec>& of_a, const Variant& b,
                   const std::vector<TensorSpec>& of_b) {
   const auto kind = [](const Variant& v, int32_t buffer) {
     const auto at = static_cast<size_t>(buffer);
-    return buffer >= 0 && at < v.buffers.size() ? v.buffers[at].kind : BufferKind::local;
+    const bool known = buffer >= 0 && at < v.buffers.size();
+    return known ? std::pair(v.buffers[at].kind, v.buffers[at].kept) : std::pair(BufferKind::local, false);
   };
   return std::equal(of_a.begin(), of_a.end(), of_b.begin(), of_b.end(), [&](const TensorSpec& x, const TensorSpec& y) {
     return x.name == y.name && x.type == y.type && x.role == y.role && kind(a, x.buffer) == kind(b, y.buffer);
@@ -30,6 +31,7 @@ Program with_variant(const Program& program, size_t variant) {
   made.strict = program.strict;
   made.constants = program.constants;
   made.origins = program.origins;
+  made.text = program.text;
   return made;
 }
 

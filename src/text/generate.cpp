@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -22,14 +23,15 @@ namespace {
 // Runs a text model's methods on tokens at given positions.
 class Runner {
  public:
-  Runner(Session& session, const TextModel& model, const Sampling& sampling)
-      : session_(session), model_(model), sampling_(sampling) {}
+  Runner(Session& session, const TextFacts& text, const Sampling& sampling)
+      : session_(session), text_(text), sampling_(sampling), decode_(text_method(session.program(), text.decode)) {}
 
   // The first `count` tokens at positions 0, 1, …
   void prefill(const TextMethod& m, const std::vector<int64_t>& tokens, int64_t count) {
     run(m, tokens.data(), count, 0);
   }
-  void decode(int64_t token, int64_t position) { run(model_.decode, &token, 1, position); }
+  void decode(int64_t token, int64_t position) { run(decode_, &token, 1, position); }
+  std::vector<double> decoded() const { return logits(decode_, 0); }
 
   // From here on steps of a method that feeds itself take this token at this position, and then what they find
   // themselves: the `nth` new token and those behind it.
@@ -39,26 +41,25 @@ class Runner {
     if (m.temperature < 0) return;
     const std::array<int64_t, 2> generator = {static_cast<int64_t>(sampling_.seed), nth};
     const auto temperature = static_cast<float>(sampling_.temperature);
-    const auto method = static_cast<size_t>(m.method);
-    session_.set_input(method, static_cast<size_t>(m.generator), std::as_bytes(std::span(generator)));
-    session_.set_input(method, static_cast<size_t>(m.temperature), std::as_bytes(std::span(&temperature, 1)));
+    session_.set_input(m.method, static_cast<size_t>(m.generator), std::as_bytes(std::span(generator)));
+    session_.set_input(m.method, static_cast<size_t>(m.temperature), std::as_bytes(std::span(&temperature, 1)));
     if (m.top_p < 0) return;
     const auto top_p = static_cast<float>(sampling_.top_p);
-    session_.set_input(method, static_cast<size_t>(m.top_p), std::as_bytes(std::span(&top_p, 1)));
+    session_.set_input(m.method, static_cast<size_t>(m.top_p), std::as_bytes(std::span(&top_p, 1)));
   }
   int64_t step(const TextMethod& m) {
-    const auto method = static_cast<size_t>(m.method), next = static_cast<size_t>(m.next);
-    session_.run(method);
-    return load_int(session_.output(method, next).data(), session_.program().methods[method].outputs[next].type.dtype,
-                    0);
+    const auto next = static_cast<size_t>(m.next);
+    session_.run(m.method);
+    return load_int(session_.output(m.method, next).data(),
+                    session_.program().methods[m.method].outputs[next].type.dtype, 0);
   }
 
   std::vector<double> logits(const TextMethod& m, int64_t row) const {
-    const auto bytes = session_.output(static_cast<size_t>(m.method), static_cast<size_t>(m.logits));
+    const auto bytes = session_.output(m.method, static_cast<size_t>(m.logits));
     const DType dtype = logits_of(session_.program(), m).type.dtype;
-    std::vector<double> values(static_cast<size_t>(model_.vocabulary));
-    for (int64_t i = 0; i < model_.vocabulary; ++i)
-      values[static_cast<size_t>(i)] = load_double(bytes.data(), dtype, row * model_.vocabulary + i);
+    std::vector<double> values(static_cast<size_t>(text_.vocabulary));
+    for (int64_t i = 0; i < text_.vocabulary; ++i)
+      values[static_cast<size_t>(i)] = load_double(bytes.data(), dtype, row * text_.vocabulary + i);
     return values;
   }
 
@@ -72,18 +73,18 @@ class Runner {
     }
     if (m.last >= 0) put(m, m.last, 0, count - 1);
     mask(m, count, first);
-    session_.run(static_cast<size_t>(m.method));
+    session_.run(m.method);
   }
 
   void set(const TextMethod& m, int input, int64_t value) {
     std::array<std::byte, sizeof(value)> bytes{};
     const DType dtype = input_of(session_.program(), m, input).type.dtype;
     store_int(bytes.data(), dtype, 0, value);
-    session_.set_input(static_cast<size_t>(m.method), static_cast<size_t>(input), {bytes.data(), dtype_size(dtype)});
+    session_.set_input(m.method, static_cast<size_t>(input), {bytes.data(), dtype_size(dtype)});
   }
 
   void put(const TextMethod& m, int input, int64_t at, int64_t value) {
-    const auto bytes = session_.input(static_cast<size_t>(m.method), static_cast<size_t>(input));
+    const auto bytes = session_.input(m.method, static_cast<size_t>(input));
     store_int(bytes.data(), input_of(session_.program(), m, input).type.dtype, at, value);
   }
 
@@ -92,7 +93,7 @@ class Runner {
   void mask(const TextMethod& m, int64_t count, int64_t first) {
     if (m.mask < 0) return;
     const TensorType& type = input_of(session_.program(), m, m.mask).type;
-    const auto bytes = session_.input(static_cast<size_t>(m.method), static_cast<size_t>(m.mask));
+    const auto bytes = session_.input(m.method, static_cast<size_t>(m.mask));
     const int64_t keys = type.shape.back();
     if (type.shape.size() == 2) {
       for (int64_t j = 0; j < keys; ++j) store_double(bytes.data(), type.dtype, j, j < first + count ? 1 : 0);
@@ -122,8 +123,9 @@ class Runner {
   }
 
   Session& session_;
-  const TextModel& model_;
+  const TextFacts& text_;
   const Sampling& sampling_;
+  const TextMethod decode_;
 };
 
 // The next token from logits, where the host takes it.
@@ -143,22 +145,24 @@ double ms_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
 }
 
-// The shortest that takes all of it, or the longest; without padding the longest that it fills. Null: none.
-const TextMethod* find_prefill(const TextModel& model, int64_t count) {
-  const TextMethod* filled = nullptr;
-  for (const TextMethod& m : model.prefills) {
-    if (m.length <= count || model.by_position) filled = &m;
-    if (m.length >= count) break;
+// The shortest that takes all of it, or the longest; without padding the longest that it fills.
+std::optional<TextMethod> find_prefill(const Program& program, const TextFacts& text, int64_t count) {
+  std::optional<TextMethod> filled;
+  for (const int32_t prefill : text.prefills) {
+    TextMethod m = text_method(program, prefill);
+    const int64_t length = m.length;
+    if (length <= count || text.by_position) filled = std::move(m);
+    if (length >= count) break;
   }
   return filled;
 }
 
 // Puts the prompt into the states; returns the token after it.
-int64_t read_prompt(Runner& runner, const TextModel& model, const std::vector<int64_t>& prompt, const Chooser& choose,
-                    const TextMethod* chain) {
+int64_t read_prompt(Runner& runner, const std::vector<int64_t>& prompt, const Chooser& choose,
+                    const std::optional<TextMethod>& prefill, const std::optional<TextMethod>& chain) {
   const auto count = static_cast<int64_t>(prompt.size());
   int64_t done = 0, next = 0;
-  if (const TextMethod* prefill = find_prefill(model, count)) {
+  if (prefill) {
     done = std::min(count, prefill->length);
     runner.prefill(*prefill, prompt, done);
     const bool has_row = prefill->last >= 0 || prefill->logit_rows > 1 || done == prefill->length;
@@ -173,43 +177,43 @@ int64_t read_prompt(Runner& runner, const TextModel& model, const std::vector<in
       runner.decode(prompt[static_cast<size_t>(done)], done);
     }
   }
-  return chain ? next : choose(runner.logits(model.decode, 0), 0);
+  return chain ? next : choose(runner.decoded(), 0);
 }
 
-void check_tokens(const TextModel& model, const std::vector<int64_t>& tokens, std::string_view of) {
+void check_tokens(const TextFacts& text, const std::vector<int64_t>& tokens, std::string_view of) {
   for (int64_t token : tokens)
-    if (token < 0 || token >= model.vocabulary)
+    if (token < 0 || token >= text.vocabulary)
       fail(ErrorKind::bad_input, "token {} of {} is not in the model's vocabulary of {}: is this its tokenizer?", token,
-           of, model.vocabulary);
+           of, text.vocabulary);
 }
 
-void check_prompt(const TextModel& model, const std::vector<int64_t>& prompt) {
+void check_prompt(const TextFacts& text, const std::vector<int64_t>& prompt) {
   if (prompt.empty()) fail(ErrorKind::bad_input, "the prompt has no tokens: expected at least one");
-  if (static_cast<int64_t>(prompt.size()) > model.capacity)
+  if (static_cast<int64_t>(prompt.size()) > text.capacity)
     fail(ErrorKind::bad_input, "the prompt has {} tokens: expected at most {}, which the program's states hold",
-         prompt.size(), model.capacity);
-  check_tokens(model, prompt, "the prompt");
+         prompt.size(), text.capacity);
+  check_tokens(text, prompt, "the prompt");
 }
 
 }  // namespace
 
-Generation generate(Session& session, const TextModel& model, const std::vector<int64_t>& prompt,
+Generation generate(Session& session, const TextFacts& text, const std::vector<int64_t>& prompt,
                     const GenerateOptions& options, const std::function<void(int64_t)>& on_token) {
   check_options(options);
-  check_prompt(model, prompt);
-  check_tokens(model, options.stop_tokens, "the stop tokens (those given, or generation_config.json's eos_token_id)");
+  check_prompt(text, prompt);
+  check_tokens(text, options.stop_tokens, "the stop tokens (those given, or generation_config.json's eos_token_id)");
   const Sampling sampling = sampling_of(options);
   const Session::Task task(session);
-  if (!model.by_position || session.states_are_torn()) session.reset_states();
-  Runner runner(session, model, sampling);
+  if (!text.by_position || session.states_are_torn()) session.reset_states();
+  Runner runner(session, text, sampling);
   const Chooser choose(sampling);
   Generation result;
   auto start = std::chrono::steady_clock::now();
   // Tokens follow each other without the host where there is a method for it.
-  const TextMethod& own = sampling.temperature <= 0 ? model.greedy : sampling.top_p >= 1 ? model.sample : model.nucleus;
-  const TextMethod* chain = own.method >= 0 ? &own : nullptr;
-  int64_t token = read_prompt(runner, model, prompt, choose, chain);
+  const int32_t own = sampling.temperature <= 0 ? text.greedy : sampling.top_p >= 1 ? text.sample : text.nucleus;
+  const auto chain = own >= 0 ? std::optional(text_method(session.program(), own)) : std::nullopt;
   auto position = static_cast<int64_t>(prompt.size());
+  int64_t token = read_prompt(runner, prompt, choose, find_prefill(session.program(), text, position), chain);
   while (true) {
     if (result.tokens.empty()) {
       result.prefill_ms = ms_since(start);
@@ -219,7 +223,7 @@ Generation generate(Session& session, const TextModel& model, const std::vector<
     if (on_token) on_token(token);
     const bool stop =
         std::find(options.stop_tokens.begin(), options.stop_tokens.end(), token) != options.stop_tokens.end();
-    if (stop || static_cast<int64_t>(result.tokens.size()) >= options.max_new_tokens || position >= model.capacity)
+    if (stop || static_cast<int64_t>(result.tokens.size()) >= options.max_new_tokens || position >= text.capacity)
       break;
     const auto nth = static_cast<int64_t>(result.tokens.size());
     if (chain) {
@@ -227,7 +231,7 @@ Generation generate(Session& session, const TextModel& model, const std::vector<
       token = runner.step(*chain);
     } else {
       runner.decode(token, position);
-      token = choose(runner.logits(model.decode, 0), nth);
+      token = choose(runner.decoded(), nth);
     }
     ++position;
   }
@@ -253,7 +257,7 @@ std::vector<int64_t> read_stop_tokens(const std::string& tokenizer_path) {
 
 Generation generate(Session& session, const std::vector<int64_t>& prompt, const GenerateOptions& options,
                     const std::function<void(int64_t)>& on_token) {
-  return generate(session, find_text_model(session.program()), prompt, options, on_token);
+  return generate(session, text_facts(session.program()), prompt, options, on_token);
 }
 
 }  // namespace npusim

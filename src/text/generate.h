@@ -5,7 +5,8 @@
 
 namespace npusim {
 
-Generation generate(Session& session, const TextModel& model, const std::vector<int64_t>& prompt,
+// Of the session's program, or with fewer methods than it has.
+Generation generate(Session& session, const TextFacts& text, const std::vector<int64_t>& prompt,
                     const GenerateOptions& options, const std::function<void(int64_t)>& on_token);
 
 }  // namespace npusim

@@ -1,4 +1,4 @@
-// The methods of a program that read and write text: one that takes one token, and usually others that take many.
+// The methods of a program that read and write text, as it says itself (Program::text).
 #pragma once
 #include "program/program.h"
 
@@ -6,7 +6,7 @@ namespace npusim {
 
 // What a method takes and gives: positions among its inputs and outputs, -1 where it has no such tensor.
 struct TextMethod {
-  int method = -1;  // position in the program; -1: the program has none
+  size_t method = 0;  // position in the program
   int tokens = -1, mask = -1;
   std::vector<int> positions;
   int next = -1;                         // output of a method that feeds itself: the next token
@@ -18,33 +18,17 @@ struct TextMethod {
   int64_t logit_rows = 0;
 };
 
-struct TextModel {
-  // Optional: without any the prompt goes through decode. From the shortest to the longest, one of each length.
-  std::vector<TextMethod> prefills;
-  TextMethod decode;     // one token per run
-  TextMethod greedy;     // optional: the same, but the token it takes is the one that the run before found likeliest
-  TextMethod sample;     // optional: or the one that it drew
-  TextMethod nucleus;    // optional: or the one that it drew among the likeliest
-  int64_t capacity = 0;  // positions the states hold
-  // Whether decode stores all that it keeps at its position: what stands behind is never seen. Else a state has seen
-  // every token before it, once each.
-  bool by_position = false;
-  int64_t vocabulary = 0;
-};
+// Of one of the methods that Program::text names.
+TextMethod text_method(const Program& program, int32_t method);
 
-// By the roles that the compiler gave: prefills take several tokens, decode one. Throws unsupported naming each thing
-// that is missing or not understood.
-TextModel find_text_model(const Program& program);
+// Throws unsupported naming each thing that the program lacks.
+const TextFacts& text_facts(const Program& program);
 
 inline const TensorSpec& input_of(const Program& program, const TextMethod& m, int i) {
-  return program.methods[static_cast<size_t>(m.method)].inputs[static_cast<size_t>(i)];
+  return program.methods[m.method].inputs[static_cast<size_t>(i)];
 }
 inline const TensorSpec& logits_of(const Program& program, const TextMethod& m) {
-  return program.methods[static_cast<size_t>(m.method)].outputs[static_cast<size_t>(m.logits)];
-}
-
-inline const Method& method_of(const Program& program, const TextMethod& m) {
-  return program.methods[static_cast<size_t>(m.method)];
+  return program.methods[m.method].outputs[static_cast<size_t>(m.logits)];
 }
 
 }  // namespace npusim

@@ -196,7 +196,7 @@ TEST(Nucleus, OfTooManyTokensIsNone) {
 struct Text {
   CompileResult result;
   Session session;
-  TextModel model;
+  TextFacts facts;
   Text()
       : result([] {
           CompileOptions options;
@@ -206,52 +206,52 @@ struct Text {
                          options);
         }()),
         session(result.program, {.weights = text_weights(), .devices = {}, .threads = 1}),
-        model(find_text_model(*result.program)) {}
+        facts(text_facts(*result.program)) {}
 };
 
 // The method that keeps the likeliest takes the tokens that the host takes from decode's logits, with a prompt read by
 // a prefill and without.
 TEST(Nucleus, DrawsWhatTheHostDraws) {
   Text text;
-  ASSERT_GE(text.model.nucleus.method, 0);
-  TextModel host = text.model, unread = text.model;
-  host.greedy = host.sample = host.nucleus = {};
+  ASSERT_GE(text.facts.nucleus, 0);
+  TextFacts host = text.facts, unread = text.facts;
+  host.greedy = host.sample = host.nucleus = -1;
   unread.prefills.clear();
-  const auto draw = [&](const TextModel& model, double temperature, double top_p, uint64_t seed) {
+  const auto draw = [&](const TextFacts& facts, double temperature, double top_p, uint64_t seed) {
     const GenerateOptions options{10, temperature, top_p, seed, {}};
-    return generate(text.session, model, {3, 10, 17}, options, [](int64_t) {}).tokens;
+    return generate(text.session, facts, {3, 10, 17}, options, [](int64_t) {}).tokens;
   };
   std::set<std::vector<int64_t>> seen;
   for (const double top_p : {0.3, 0.7, 0.95})
     for (uint64_t seed = 0; seed < 30; ++seed) {
-      const std::vector<int64_t> found = draw(text.model, 1.5, top_p, seed << 31);
+      const std::vector<int64_t> found = draw(text.facts, 1.5, top_p, seed << 31);
       EXPECT_EQ(found, draw(host, 1.5, top_p, seed << 31)) << seed;
       EXPECT_EQ(found, draw(unread, 1.5, top_p, seed << 31)) << seed;
       seen.insert(found);
     }
   EXPECT_GT(seen.size(), 40U);
-  EXPECT_EQ(draw(text.model, 3, 1e-9, 5), draw(host, 0, 1, 5));  // of one token
+  EXPECT_EQ(draw(text.facts, 3, 1e-9, 5), draw(host, 0, 1, 5));  // of one token
 }
 
 // Pearson's test of what the method draws from the same state, with the probabilities of decode's logits in float64. A
 // right method fails it with a probability below 1e-6.
 TEST(Nucleus, DrawsWithTheProbabilitiesOfTheLikeliest) {
   Text text;
-  const TextMethod &decode = text.model.decode, &nucleus = text.model.nucleus;
+  const TextMethod decode = text_method(*text.result.program, text.facts.decode),
+                   nucleus = text_method(*text.result.program, text.facts.nucleus);
   const int64_t token = 5, position = 0;
-  const auto method = [](const TextMethod& m) { return static_cast<size_t>(m.method); };
   const auto set = [&](const TextMethod& m, int input, const auto& value) {
-    text.session.set_input(method(m), static_cast<size_t>(input), std::as_bytes(std::span(&value, 1)));
+    text.session.set_input(m.method, static_cast<size_t>(input), std::as_bytes(std::span(&value, 1)));
   };
   set(decode, decode.tokens, token);
   for (const int input : decode.positions) set(decode, input, position);
-  const std::span<std::byte> mask = text.session.input(method(decode), static_cast<size_t>(decode.mask));
+  const std::span<std::byte> mask = text.session.input(decode.method, static_cast<size_t>(decode.mask));
   for (int64_t i = 1; i < 16; ++i) store_double(mask.data(), DType::f32, i, -1e9);
-  text.session.run(method(decode));
+  text.session.run(decode.method);
   std::vector<double> logits;
   for (int64_t i = 0; i < vocabulary; ++i)
     logits.push_back(
-        load_double(text.session.output(method(decode), static_cast<size_t>(decode.logits)).data(), DType::f32, i));
+        load_double(text.session.output(decode.method, static_cast<size_t>(decode.logits)).data(), DType::f32, i));
   const float temperature = 2, top_p = 0.8F;
   double gap = 0;
   const std::vector<int64_t> taken = sorted(logits, temperature, top_p, gap);
@@ -269,9 +269,9 @@ TEST(Nucleus, DrawsWithTheProbabilitiesOfTheLikeliest) {
     set(nucleus, nucleus.generator, std::array<int64_t, 2>{11, n});
     set(nucleus, nucleus.temperature, temperature);
     set(nucleus, nucleus.top_p, top_p);
-    text.session.run(method(nucleus));
+    text.session.run(nucleus.method);
     const int64_t drawn =
-        load_int(text.session.output(method(nucleus), static_cast<size_t>(nucleus.next)).data(), DType::i64, 0);
+        load_int(text.session.output(nucleus.method, static_cast<size_t>(nucleus.next)).data(), DType::i64, 0);
     ++counts[static_cast<size_t>(drawn)];
   }
   double distance = 0;

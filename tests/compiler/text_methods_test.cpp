@@ -41,7 +41,7 @@ std::vector<int64_t> prompt_of(int64_t length) {
   return prompt;
 }
 
-std::vector<int64_t> write(Session& session, const TextModel& text, int64_t prompt, int64_t count) {
+std::vector<int64_t> write(Session& session, const TextFacts& text, int64_t prompt, int64_t count) {
   GenerateOptions options;
   options.max_new_tokens = count;
   return generate(session, text, prompt_of(prompt), options, [](int64_t) {}).tokens;
@@ -64,25 +64,23 @@ TEST(TextMethods, WriteWhatDecodeWrites) {
     const bool bounded = mask == Mask::added || mask == Mask::booleans;
     EXPECT_EQ(result.program->methods[5].fusions.contains("bound_keys"), bounded);
     Session session = open(result);
-    const TextModel text = find_text_model(*result.program);
+    const TextFacts& text = text_facts(*result.program);
     EXPECT_EQ(text.capacity, capacity);
-    ASSERT_EQ(text.prefills.size(), 2U);
-    EXPECT_EQ(text.prefills[0].length, 4);
-    EXPECT_GE(text.prefills[0].last, 0);
-    EXPECT_GE(text.prefills[1].last, 0);
-    EXPECT_GE(text.greedy.method, 0);
-    TextModel plain = text, greedy = text, reading = text, longest = text;
+    EXPECT_EQ(text.prefills, (std::vector<int32_t>{4, 3}));
+    EXPECT_EQ(text.decode, 2);
+    EXPECT_EQ(text.greedy, 5);
+    TextFacts plain = text, greedy = text, reading = text, longest = text;
     plain.prefills.clear();
-    plain.greedy = {};
+    plain.greedy = -1;
     greedy.prefills.clear();
-    reading.greedy = {};
+    reading.greedy = -1;
     longest.prefills.erase(longest.prefills.begin());
     std::set<int64_t> seen;
     for (int64_t length = 1; length <= capacity; ++length) {
       const std::vector<int64_t> expected = write(session, plain, length, 12);
       EXPECT_EQ(expected.size(), std::min<size_t>(12, static_cast<size_t>(capacity + 1 - length)));
       seen.insert(expected.begin(), expected.end());
-      for (const TextModel* other : std::initializer_list<const TextModel*>{&greedy, &reading, &text, &longest})
+      for (const TextFacts* other : std::initializer_list<const TextFacts*>{&greedy, &reading, &text, &longest})
         EXPECT_EQ(write(session, *other, length, 12), expected) << static_cast<int>(mask) << " " << length;
     }
     EXPECT_GT(seen.size(), 3U);  // it does say something
@@ -120,36 +118,19 @@ TEST(TextMethods, TheFirstOfTheLikeliest) {
   EXPECT_EQ(chosen(logits), 13);
 }
 
-// A file may say of any input that it is none of those: then the host draws.
-TEST(TextMethods, WhatLacksARoleDoesNotSample) {
-  const CompileResult result = compile_text(Mask::added, {4});
-  const TextModel whole = find_text_model(*result.program);
-  ASSERT_GE(whole.sample.method, 0);
-  ASSERT_GE(whole.nucleus.method, 0);
-  for (const int method : {whole.sample.method, whole.nucleus.method})
-    for (const Role role : {Role::generator, Role::temperature}) {
-      Program program = *result.program;
-      for (TensorSpec& input : program.methods[static_cast<size_t>(method)].inputs)
-        if (input.role == role) input.role = Role::data;
-      const TextModel text = find_text_model(program);
-      for (const TextMethod* m : {&text.greedy, &text.sample, &text.nucleus}) EXPECT_NE(m->method, method);
-      EXPECT_GE(text.decode.method, 0);
-    }
-}
-
 // The method that draws its tokens takes those that the host takes from decode's logits, token by token, with a prompt
 // read by a prefill and without; near 0 and at 0 it takes the likeliest.
 TEST(TextMethods, DrawsWhatTheHostDraws) {
   const CompileResult result = compile_text(Mask::added, {4});
   Session session = open(result);
-  const TextModel text = find_text_model(*result.program);
-  ASSERT_GE(text.sample.method, 0);
-  TextModel host = text, unread = text;
-  host.greedy = host.sample = host.nucleus = {};
+  const TextFacts& text = text_facts(*result.program);
+  ASSERT_GE(text.sample, 0);
+  TextFacts host = text, unread = text;
+  host.greedy = host.sample = host.nucleus = -1;
   unread.prefills.clear();
-  const auto draw = [&](const TextModel& model, double temperature, double top_p, uint64_t seed) {
+  const auto draw = [&](const TextFacts& facts, double temperature, double top_p, uint64_t seed) {
     const GenerateOptions options{10, temperature, top_p, seed, {}};
-    return generate(session, model, prompt_of(3), options, [](int64_t) {}).tokens;
+    return generate(session, facts, prompt_of(3), options, [](int64_t) {}).tokens;
   };
   std::set<std::vector<int64_t>> seen;
   for (uint64_t seed = 0; seed < 30; ++seed) {
@@ -191,15 +172,15 @@ TEST(TextMethods, DrawsWithTheProbabilitiesOfLogits) {
 TEST(TextMethods, WithoutPositionsNothingIsPadded) {
   const CompileResult result = compile_text(Mask::added, {8, 4}, true);
   Session session = open(result);
-  const TextModel text = find_text_model(*result.program);
+  const TextFacts& text = text_facts(*result.program);
   EXPECT_FALSE(text.by_position);
   ASSERT_EQ(text.prefills.size(), 2U);
   EXPECT_EQ(text.capacity, capacity);
-  TextModel plain = text;
+  TextFacts plain = text;
   plain.prefills.clear();
-  plain.greedy = {};
-  const auto sum_after = [&](const TextModel& model, int64_t prompt) {
-    const std::vector<int64_t> tokens = write(session, model, prompt, 12);
+  plain.greedy = -1;
+  const auto sum_after = [&](const TextFacts& facts, int64_t prompt) {
+    const std::vector<int64_t> tokens = write(session, facts, prompt, 12);
     return std::pair(tokens, floats(session.output("decode", "sum")));
   };
   for (int64_t length = 1; length <= capacity; ++length) {
@@ -210,7 +191,7 @@ TEST(TextMethods, WithoutPositionsNothingIsPadded) {
   }
   // With padding, and on top of another text, the sum is another one.
   const std::vector<float> sum = sum_after(text, 3).second;
-  TextModel padded = text;
+  TextFacts padded = text;
   padded.by_position = true;
   EXPECT_GT(std::abs(sum_after(padded, 3).second[0] - sum[0]), 1e-2);
 }
@@ -218,7 +199,7 @@ TEST(TextMethods, WithoutPositionsNothingIsPadded) {
 // The shortest prefill that takes the prompt, else the longest: it fills as many rows.
 TEST(TextMethods, TheShortestPrefillThatFits) {
   const CompileResult result = compile_text(Mask::added, {8, 4});
-  const TextModel text = find_text_model(*result.program);
+  const TextFacts& text = text_facts(*result.program);
   for (const auto& [prompt, rows] : {std::pair<int64_t, size_t>{1, 4}, {4, 4}, {5, 8}, {8, 8}, {11, 11}}) {
     Session session = open(result);
     write(session, text, prompt, 1);

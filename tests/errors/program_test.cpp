@@ -59,7 +59,7 @@ TEST(ProgramFile, Envelope) {
             fmt::format("p.npubin: expected a body of {} bytes, found {}", good.size() - 27, good.size() - 28));
   std::string other = good;
   other[7] = 9;
-  EXPECT_EQ(load_error(other), "p.npubin: expected program version 5, found 9: compile the model again");
+  EXPECT_EQ(load_error(other), "p.npubin: expected program version 6, found 9: compile the model again");
   other = good;
   other[100] ^= 1;
   EXPECT_NE(load_error(other).find("p.npubin: the program file is damaged: expected checksum "), std::string::npos);
@@ -89,8 +89,8 @@ TEST(ProgramFile, Variants) {
             "variant 1: ");
   // The field is there where it is not empty.
   std::string body = body_of(serialize(sample_program()));
-  ASSERT_EQ(body[0], '\x8c');
-  body[0] = '\x8d';
+  ASSERT_EQ(body[0], '\x8d');
+  body[0] = '\x8e';
   EXPECT_EQ(load_error(sealed(body + "\xa8variants\x90")), "p.npubin: body: expected variants, found none");
   EXPECT_NE(load_error(sealed(body + "\xa7variant\x90")), "none");
   const std::string two = body_of(good);
@@ -186,7 +186,8 @@ TEST(ProgramFile, FuzzSeedsAreUpToDate) {
   for (const auto& [name, program] : {std::pair<std::string, Program>{"sample", sample_program()},
                                       {"split", split_program()},
                                       {"call", call_program()},
-                                      {"order", order_program()}}) {
+                                      {"order", order_program()},
+                                      {"text", text_program()}}) {
     const std::string path = NPUSIM_SOURCE_DIR "/tests/fuzz/seeds/program/" + name;
     if (std::getenv("NPUSIM_WRITE_SEEDS")) write_file(path, serialize(program));
     EXPECT_EQ(read_file(path), serialize(program)) << path;
@@ -199,27 +200,27 @@ TEST(ProgramFile, Fields) {
   w.nil();
   EXPECT_EQ(load_error(sealed(w.take())), "p.npubin: body: expected a map, found an array");
   w.map(2);
-  EXPECT_EQ(load_error(sealed(w.take() + "xx")), "p.npubin: body: expected 12 fields, found 2");
-  w.map(12);
+  EXPECT_EQ(load_error(sealed(w.take() + "xx")), "p.npubin: body: expected 13 fields, found 2");
+  w.map(13);
   w.text("modal");
   EXPECT_EQ(load_error(sealed(w.take() + std::string(20, ' '))), "p.npubin: model: expected this field, found 'modal'");
-  w.map(12);
+  w.map(13);
   w.text("model");
   w.boolean(true);
   EXPECT_EQ(load_error(sealed(w.take() + std::string(20, ' '))), "p.npubin: model: expected text, found a boolean");
-  w.map(12);
+  w.map(13);
   w.text("model");
   w.text("\xff");
   EXPECT_EQ(load_error(sealed(w.take() + std::string(20, ' '))),
             "p.npubin: model: expected UTF-8 text, found other bytes");
-  w.map(12);
+  w.map(13);
   w.text("model");
   w.text("m");
   w.text("dtype");
   w.natural(10);
   EXPECT_EQ(load_error(sealed(w.take() + std::string(20, ' '))), "p.npubin: dtype: expected 0 to 9, found 10");
   // A count that only the bytes that are left can limit.
-  std::string huge = "\x8c\xa5model\xdb\xff\xff\xff\xff";
+  std::string huge = "\x8d\xa5model\xdb\xff\xff\xff\xff";
   EXPECT_EQ(load_error(sealed(huge + "abc")),
             "p.npubin: model: expected at most 3 elements (the bytes left), found 4294967295");
 }
@@ -417,7 +418,63 @@ TEST(ProgramCheck, FilledStates) {
 TEST(ProgramFile, VersionOneIsRefused) {
   std::string old = serialize(sample_program());
   old[7] = 1;
-  EXPECT_EQ(load_error(old), "p.npubin: expected program version 5, found 1: compile the model again");
+  EXPECT_EQ(load_error(old), "p.npubin: expected program version 6, found 1: compile the model again");
+}
+
+// What a program says of itself as a text's is what its methods are: one message each, at the field.
+TEST(ProgramCheck, TextFacts) {
+  const auto error = [](const std::function<void(TextFacts&)>& damage) {
+    return check_error([&](Program& p) { damage(p.text); }, text_program());
+  };
+  EXPECT_EQ(load_error(serialize(text_program())), "none");
+  EXPECT_EQ(error([](TextFacts& t) { t.decode = 3; }), "text: decode: expected a method 0 to 3, found 3");
+  EXPECT_EQ(error([](TextFacts& t) { t.decode = -1; }), "text: expected nothing without a method that decodes");
+  EXPECT_EQ(error([](TextFacts& t) { t.decode = 0; }),
+            "text: decode: method 'read' takes 2 tokens of a text: expected one");
+  EXPECT_EQ(error([](TextFacts& t) {
+              t.prefills = {0, 0};
+            }),
+            "text: prefill: method 'read' takes 2 tokens of a text: expected more than 2");
+  EXPECT_EQ(error([](TextFacts& t) { t.sample = 2; }), "text: sample: method 'greedy': expected a generator");
+  EXPECT_EQ(error([](TextFacts& t) { t.greedy = 1; }),
+            "text: greedy: method 'decode': expected one input with the tokens, which it keeps");
+  EXPECT_EQ(error([](TextFacts& t) { t.batch = 2; }),
+            "text: decode: method 'decode' takes 1 texts and gives logits of 1: expected 2");
+  EXPECT_EQ(error([](TextFacts& t) { t.vocabulary = 5; }),
+            "text: decode: method 'decode' has a vocabulary of 4: expected 5");
+  EXPECT_EQ(error([](TextFacts& t) { t.capacity = 9; }),
+            "text: expected 8 positions, as many as method 'decode' has, found 9");
+  EXPECT_EQ(error([](TextFacts& t) { t.lacks = {"nothing"}; }),
+            "text: expected nothing that it lacks, found 1 reasons");
+  EXPECT_EQ(error([](TextFacts& t) {
+              t = {};
+              t.lacks.assign(most_lacks + 1, "x");
+            }),
+            "text: expected at most 20 things that it lacks, found 21");
+  const auto program_error = [](const std::function<void(Program&)>& damage) {
+    return check_error(damage, text_program());
+  };
+  EXPECT_EQ(program_error([](Program& p) { p.methods[1].inputs[1].role = Role::data; }),
+            "text: decode: method 'decode' has an input that is not understood: 'cache_position' of int64[1]");
+  EXPECT_EQ(program_error([](Program& p) { p.methods[1].outputs[0].role = Role::data; }),
+            "text: decode: method 'decode' has no output of logits [1, 1 or 1, vocabulary]");
+  // At the place that the token names; whoever knows no positions may say so.
+  const auto elsewhere = [](Program& p) { p.methods[1].steps[0].buffers[2] = 3; };
+  EXPECT_EQ(program_error(elsewhere),
+            "text: expected states by position, found that method 'decode' stores not all of them so");
+  Program p = text_program();
+  elsewhere(p), p.text.by_position = false;
+  EXPECT_EQ(load_error(serialize(p)), "none");
+}
+
+TEST(ProgramCheck, KeptStates) {
+  const std::string problem = "buffer 3 'input_ids': expected a state of what is kept";
+  EXPECT_EQ(check_error([](Program& p) { p.buffers[3].kept = true; }, text_program()), problem);
+  Program p = text_program();
+  p.variants = {static_cast<const Variant&>(p)};
+  EXPECT_EQ(load_error(serialize(p)), "none");
+  p.variants[0].buffers[0].kept = false;
+  EXPECT_NE(load_error(serialize(p)).find("variant 0: method 'decode': expected the inputs"), std::string::npos);
 }
 
 // The first problem: others may follow from it.

@@ -1,9 +1,9 @@
-// Runs a program of any contents, if it is small, on the CPU and with bytes of all kinds.
+// Runs a program of any contents, if it is small, on the CPU and with bytes of all kinds; a text's writes, too.
 #pragma once
 #include <algorithm>
 
 #include "kernel/facts/score_kernel.h"
-#include "npusim/session.h"
+#include "npusim/text.h"
 #include "program/program.h"
 #include "runtime/tensor_set.h"
 
@@ -77,6 +77,10 @@ inline void run_program(const Program& program) {
     session.run(m);
     for (size_t i = 0; i < method.outputs.size(); ++i) session.output(m, i);
   }
+  if (program.text.decode < 0) return;
+  for (const auto& [temperature, top_p] : {std::pair(0.0, 1.0), {0.8, 1.0}, {0.8, 0.7}})
+    for (const std::vector<int64_t>& prompt : {std::vector<int64_t>{0}, {0, 0, 0}})
+      generate(session, prompt, {4, temperature, top_p, 7, {}});
 }
 
 }  // namespace npusim::hostile

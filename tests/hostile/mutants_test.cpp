@@ -91,8 +91,8 @@ void use_program(const std::string& file) {
 
 std::string program_mutant(Random& random, std::string& what) {
   static const std::vector<std::string> files = [] {
-    std::vector<std::string> made = {serialize(sample_program()), serialize(split_program()),
-                                     serialize(call_program())};
+    std::vector<std::string> made = {serialize(sample_program()), serialize(split_program()), serialize(call_program()),
+                                     serialize(text_program())};
     Program variant = split_program();
     variant.variants = {static_cast<const Variant&>(variant)};
     made.push_back(serialize(variant));

@@ -110,7 +110,7 @@ TEST_P(EmulatedModels, TinyqwenWritesPyTorchsTokens) {
   constexpr size_t tokens = 6;
   const double sure = is_float32() ? 0.001 : 0.1;
   Model model = load_tinyqwen();
-  const TextModel text = find_text_model(*model.program);
+  const TextFacts& text = text_facts(*model.program);
   std::ifstream in(examples + "models/tinyqwen/golden_greedy.json");
   const nlohmann::json example = nlohmann::json::parse(in).at(0);
   const std::vector<int64_t> prompt = example.at("prompt_ids"), expected = example.at("fp32");

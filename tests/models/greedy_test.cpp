@@ -21,7 +21,7 @@ Model load(const std::string& dtype, std::optional<bool> text = {}) {
                     source + "model.safetensors", options);
 }
 
-std::vector<int64_t> write(Session& session, const TextModel& text, const std::vector<int64_t>& prompt, int64_t count) {
+std::vector<int64_t> write(Session& session, const TextFacts& text, const std::vector<int64_t>& prompt, int64_t count) {
   GenerateOptions options;
   options.max_new_tokens = count;
   return generate(session, text, prompt, options, [](int64_t) {}).tokens;
@@ -83,10 +83,10 @@ TEST(Greedy, ReadsNoMask) {
 TEST(Greedy, WritesWhatDecodeWrites) {
   for (const char* dtype : {"auto", "float32"}) {
     Model model = load(dtype);
-    TextModel text = find_text_model(*model.program);
-    ASSERT_GE(text.greedy.method, 0);
-    TextModel plain = text;
-    plain.greedy = {};
+    const TextFacts& text = text_facts(*model.program);
+    ASSERT_GE(text.greedy, 0);
+    TextFacts plain = text;
+    plain.greedy = -1;
     for (int64_t length : {1, 2, 63, 64, 65, 127, 255, 256}) {
       const std::vector<int64_t> found = write(*model.session, text, prompt_of(length), 40);
       EXPECT_EQ(found, write(*model.session, plain, prompt_of(length), 40)) << dtype << " " << length;
@@ -98,14 +98,14 @@ TEST(Greedy, WritesWhatDecodeWrites) {
 // Where a prompt has been read: by a prefill, whose logits the host draws from, and token by token.
 TEST(Greedy, DrawsWhatTheHostDraws) {
   Model model = load("float32");
-  TextModel text = find_text_model(*model.program);
-  ASSERT_GE(text.sample.method, 0);
-  TextModel host = text;
-  host.sample = {};
+  const TextFacts& text = text_facts(*model.program);
+  ASSERT_GE(text.sample, 0);
+  TextFacts host = text;
+  host.sample = -1;
   for (const uint64_t seed : {0, 1, 2})
     for (const int64_t length : {3, 80}) {
       const GenerateOptions options{40, 1, 1, seed, {}};
-      const auto draw = [&](const TextModel& m) {
+      const auto draw = [&](const TextFacts& m) {
         return generate(*model.session, m, prompt_of(length), options, [](int64_t) {}).tokens;
       };
       EXPECT_EQ(draw(text), draw(host)) << seed << " " << length;
@@ -115,27 +115,26 @@ TEST(Greedy, DrawsWhatTheHostDraws) {
 // Runs follow each other without the host.
 TEST(Greedy, StepsChain) {
   Model model = load("float32");
-  const TextModel text = find_text_model(*model.program);
+  const TextFacts& text = text_facts(*model.program);
   const std::vector<int64_t> tokens = write(*model.session, text, prompt_of(5), 20);
   write(*model.session, text, prompt_of(5), 1);
-  const auto greedy = static_cast<size_t>(text.greedy.method);
+  const TextMethod m = text_method(*model.program, text.greedy);
+  const auto greedy = m.method;
   const int64_t position = 5;
-  model.session->set_input(greedy, static_cast<size_t>(text.greedy.tokens), std::as_bytes(std::span(&tokens[0], 1)));
-  model.session->set_input(greedy, static_cast<size_t>(text.greedy.positions[0]),
-                           std::as_bytes(std::span(&position, 1)));
+  model.session->set_input(greedy, static_cast<size_t>(m.tokens), std::as_bytes(std::span(&tokens[0], 1)));
+  model.session->set_input(greedy, static_cast<size_t>(m.positions[0]), std::as_bytes(std::span(&position, 1)));
   const int64_t before = allocation_count().own;
   model.session->run(greedy, 19);
   EXPECT_EQ(allocation_count().own, before);
-  EXPECT_EQ(load_int(model.session->output(greedy, static_cast<size_t>(text.greedy.next)).data(), DType::i64, 0),
-            tokens[19]);
+  EXPECT_EQ(load_int(model.session->output(greedy, static_cast<size_t>(m.next)).data(), DType::i64, 0), tokens[19]);
 }
 
 // Whatever the states hold behind the position.
 TEST(Greedy, RowsBehindThePositionAreNotRead) {
   Model model = load("float32");
-  const TextModel text = find_text_model(*model.program);
+  const TextFacts& text = text_facts(*model.program);
   const std::vector<int64_t> expected = write(*model.session, text, prompt_of(7), 30);
-  const auto greedy = static_cast<size_t>(text.greedy.method);
+  const auto greedy = static_cast<size_t>(text.greedy);
   const Method& method = model.program->methods[greedy];
   for (size_t i = 0; i < method.inputs.size(); ++i) {
     if (method.inputs[i].role != Role::data) continue;

@@ -87,7 +87,7 @@ nlohmann::json read_json(const std::string& path) {
 TEST_P(Trained, TinyqwenWritesPyTorchsTokens) {
   const double sure = std::string(GetParam()) == "float32" ? 0.001 : 0.1;
   Model model = load_tinyqwen(GetParam());
-  const TextModel text = find_text_model(*model.program);
+  const TextFacts& text = text_facts(*model.program);
   const Tokenizer tokenizer = load_tokenizer(examples + "models/tinyqwen/tokenizer.json");
   for (const nlohmann::json& example : read_json(examples + "models/tinyqwen/golden_greedy.json")) {
     const std::string prompt = example.at("prompt");
@@ -110,7 +110,7 @@ TEST_P(Trained, TinyqwenWritesPyTorchsTokens) {
 // The same text again: the states of the run before are overwritten, whatever they hold.
 TEST(Tinyqwen, RepeatsItself) {
   Model model = load_tinyqwen("auto");
-  const TextModel text = find_text_model(*model.program);
+  const TextFacts& text = text_facts(*model.program);
   GenerateOptions options;
   options.max_new_tokens = 24;
   const std::vector<int64_t> one = {321, 564, 262, 8}, other = {285, 314, 263};

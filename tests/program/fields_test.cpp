@@ -122,6 +122,7 @@ const std::vector<Rule> rules = {
     never("Buffer.constant", {-2, 999}),
     never("Buffer.device", {-1, 999}),
     any("Buffer.finite_for", others),
+    any("Buffer.kept", others),
     any("TensorSpec.name", "any name that no other input has"),
     any("TensorSpec.type", inner),
     never("TensorSpec.buffer", {-1, 999}),
@@ -166,6 +167,16 @@ const std::vector<Rule> rules = {
     any("Code.bytes", "launches are code"),
     no_text("ProgramDevice.target", {""}),
     any("ProgramDevice.config", inner),
+    never("TextFacts.decode", {-2, 999}),
+    never("TextFacts.prefills", {-1, 1, 999}),
+    never("TextFacts.greedy", {-2, 0, 1, 999}),
+    never("TextFacts.sample", {-2, 0, 2, 999}),
+    never("TextFacts.nucleus", {-2, 0, 2, 999}),
+    never("TextFacts.batch", {-1, 2, double{large}}),
+    never("TextFacts.vocabulary", {-1, 3, 5, double{large}}),
+    never("TextFacts.capacity", {-1, 7, 9, double{large}}),
+    any("TextFacts.by_position", others),
+    any("TextFacts.lacks", shown),
     any("Choice.kernel", shown),
     any("Choice.device", shown),
     any("Choice.compiler", shown),
@@ -190,6 +201,7 @@ const std::vector<Rule> rules = {
     any("Program.origins", inner),
     any("Program.recipes", inner),
     any("Program.methods", inner),
+    any("Program.text", inner),
     any("Program.choices", inner),
     any("Program.variants", inner),
 };
@@ -235,7 +247,9 @@ Program variant_program() {
   return p;
 }
 
-std::vector<Program> samples() { return {sample_program(), variant_program(), call_program(), gather_program()}; }
+std::vector<Program> samples() {
+  return {sample_program(), variant_program(), call_program(), gather_program(), text_program()};
+}
 
 bool accepted(const Program& program) {
   try {

@@ -231,4 +231,62 @@ inline Program order_program() {
   return p;
 }
 
+// A text's: states [8, 4] have at each position a token, as four numbers, and the logits are those of one. One method
+// takes one token, one two, and one the token that it left itself.
+inline Program text_program() {
+  const TensorType cache{DType::f32, {8, 4}}, one{DType::i64, {1, 1}}, two{DType::i64, {1, 2}}, at{DType::i64, {1}},
+      logits{DType::f32, {1, 1, 4}};
+  Program p;
+  p.model = "text";
+  p.devices = {{"cpu", {}}};
+  p.devices[0].config.name = "cpu";
+  const auto buffer = [&](const char* name, BufferKind kind, const TensorType& type) {
+    p.buffers.push_back({.name = name, .kind = kind, .type = type, .stored = {}, .fqn = {}, .tied = {}});
+  };
+  buffer("cache", BufferKind::state, cache), buffer("token", BufferKind::state, one);
+  buffer("position", BufferKind::state, at), buffer("input_ids", BufferKind::input, one);
+  buffer("cache_position", BufferKind::input, at), buffer("prompt", BufferKind::input, two);
+  for (int i = 0; i < 3; ++i) buffer("logits", BufferKind::output, logits);
+  p.buffers[0].kept = true;
+  const std::array first = {Coord(int64_t{0})};
+  const std::array firsts = {Coord(int64_t{0}), Coord(int64_t{0})};
+  KernelBuilder keep({1, 4}), fill({2, 4}), show({1, 1, 4}), next({1});
+  {
+    const int old = keep.input(cache);
+    const Ex token = keep.cast(keep.load(keep.input(one), firsts), Scalar::f32);
+    const std::array to = {Coord(keep.load(keep.input(at), first)), Coord(keep.dim(1))};
+    keep.store(keep.output(cache, old), to, token);
+  }
+  {
+    const int old = fill.input(cache);
+    const std::array from = {Coord(int64_t{0}), Coord(fill.dim(0))}, to = {Coord(fill.dim(0)), Coord(fill.dim(1))};
+    const Ex token = fill.cast(fill.load(fill.input(two), from), Scalar::f32);
+    fill.store(fill.output(cache, old), to, token);
+  }
+  const std::array row = {Coord(int64_t{0}), Coord(show.dim(2))};
+  const Ex shown = show.load(show.input(cache), row);
+  show.store(show.output(logits), shown);
+  const int old = next.input(one);
+  next.store_flat(next.output(one, old), next.load_flat(old) + 1);
+  p.kernels = {keep.finish("keep"), fill.finish("fill"), show.finish("show"), next.finish("next")};
+  p.origins.assign(3, {"text", "aten.copy.default"});
+  const TensorSpec state{"cache", cache, 0}, after{"cache_next", cache, 0};
+  const auto logits_at = [&](int32_t at) { return TensorSpec{"logits", logits, at, Role::logits}; };
+  Method read, decode, greedy;
+  read.name = "read", decode.name = "decode", greedy.name = "greedy";
+  read.inputs = {{"prompt", two, 5, Role::tokens}};
+  read.outputs = {logits_at(6), after};
+  read.steps = {{1, {0, 5, 0}, 0, {0}}, {2, {0, 6}, 0, {0}}};
+  decode.inputs = {{"input_ids", one, 3, Role::tokens}, {"cache_position", at, 4, Role::positions}, state};
+  decode.outputs = {logits_at(7), after};
+  decode.steps = {{0, {0, 3, 4, 0}, 0, {1}}, {2, {0, 7}, 0, {1}}};
+  greedy.inputs = {{"input_ids", one, 1, Role::tokens}, {"cache_position", at, 2, Role::positions}, state};
+  greedy.outputs = {logits_at(8), after, {"token", one, 1, Role::tokens}, {"position", at, 2, Role::positions}};
+  greedy.steps = {{0, {0, 1, 2, 0}, 0, {2}}, {2, {0, 8}, 0, {2}}, {3, {1, 1}, 0, {2}}};
+  p.methods = {read, decode, greedy};
+  for (Method& m : p.methods) m.arenas.resize(1), m.nodes = 1;
+  p.text = {1, {0}, 2, -1, -1, 1, 4, 8, true, {}};
+  return p;
+}
+
 }  // namespace npusim
