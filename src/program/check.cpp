@@ -445,6 +445,15 @@ class ProgramChecker {
 
 }  // namespace
 
+namespace {
+
+bool same_targets(const Variant& a, const Variant& b) {
+  return std::equal(a.devices.begin(), a.devices.end(), b.devices.begin(), b.devices.end(),
+                    [](const ProgramDevice& x, const ProgramDevice& y) { return x.target == y.target; });
+}
+
+}  // namespace
+
 std::vector<std::string> check_program(const Program& program) {
   uint64_t named = 0;
   std::vector<std::string> problems = ProgramChecker(program, named).run();
@@ -452,6 +461,8 @@ std::vector<std::string> check_program(const Program& program) {
     problems.push_back(fmt::format("expected at most {} variants, found {}", max_variants, program.variants.size()));
   for (size_t n = 0; n < program.variants.size() && problems.empty(); ++n) {
     problems = check_methods_of_variant(program, program.variants[n]);
+    if (!same_targets(program, program.variants[n]))
+      problems.emplace_back("expected the program's devices, of the same targets in the same order");
     if (problems.empty()) problems = ProgramChecker(with_variant(program, n), named).run();
     for (std::string& problem : problems) problem = fmt::format("variant {}: {}", n, problem);
   }

@@ -304,6 +304,13 @@ Json config_json(const TargetConfig& c) {
           {"own", c.own}};
 }
 
+Json devices_json(const Variant& variant) {
+  Json list = Json::array();
+  for (const ProgramDevice& device : variant.devices)
+    list.push_back({{"target", device.target}, {"config", config_json(device.config)}});
+  return list;
+}
+
 Json codes_json(const Variant& variant) {
   Json list = Json::array();
   for (size_t n = 0; n < variant.code.size(); ++n)
@@ -343,7 +350,7 @@ Json program_json(const Program& program) {
                {"target", program.devices[0].target},
                {"dtype", dtype_name(program.dtype)},
                {"numerics", program.strict ? "strict" : "fused"},
-               {"devices", Json::array()},
+               {"devices", devices_json(program)},
                {"weights_bytes", weights_bytes(program)},
                {"constants_bytes", bytes_of_kind(program, BufferKind::constant)},
                {"prepared_bytes", bytes_of_kind(program, BufferKind::prepared)},
@@ -353,8 +360,6 @@ Json program_json(const Program& program) {
                {"text", facts_json(program)},
                {"choices", choices_json(program)},
                {"kernels", Json::array()}};
-  for (const ProgramDevice& device : program.devices)
-    json["devices"].push_back({{"target", device.target}, {"config", config_json(device.config)}});
   const std::vector<size_t> counts = uses_of_kernels(program);
   for (size_t i = 0; i < program.kernels.size(); ++i) {
     const Kernel& k = program.kernels[i];
@@ -363,7 +368,8 @@ Json program_json(const Program& program) {
   }
   for (size_t n = 0; n < program.variants.size(); ++n) {
     const Program variant = with_variant(program, n);
-    json["variants"].push_back({{"code", codes_json(variant)},
+    json["variants"].push_back({{"devices", devices_json(variant)},
+                                {"code", codes_json(variant)},
                                 {"recipes", variant.recipes.steps.size()},
                                 {"methods", methods_json(variant)},
                                 {"choices", choices_json(variant)}});

@@ -139,6 +139,9 @@ Json sequence_json(const Program& program, const Sequence& sequence) {
                              {"buffers", step.buffers},
                              {"device", step.device},
                              {"origins", std::move(origins)}});
+    if (!step.is_transfer())
+      json["steps"].back()["estimate"] = {{"ms", 1e3 * step.estimate.seconds},
+                                          {"bound", resource_name(step.estimate.bound)}};
   }
   for (const Launch& l : sequence.launches)
     json["launches"].push_back({{"first", l.first},

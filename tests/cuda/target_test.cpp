@@ -19,6 +19,7 @@
 #include "compiler/ir.h"
 #include "cuda/target.h"
 #include "npusim/cancel.h"
+#include "program/work.h"
 
 namespace npusim {
 namespace {
@@ -184,6 +185,55 @@ TEST_F(CudaTarget, HopperIsAVariantBesideOthers) {
 }
 
 // A text's methods: states that all of them share, constants, and how a caller sees them.
+// What launches are chosen for is data of the program: by architecture, and by what a user gives in its place.
+TEST_F(CudaTarget, TheMachineIsOfTheConfig) {
+  const auto compiled_for = [](const std::string& target, const std::string& rules) {
+    CompileOptions options;
+    options.target = target;
+    if (!rules.empty()) options.config = {.path = "rules", .json = rules};
+    return compile({{.path = NPUSIM_SOURCE_DIR "/examples/zoo/vit_b_16/ir.json", .json = {}}}, options).program;
+  };
+  const auto machine = [](const Variant& of) { return of.devices[0].config.machine; };
+  const auto both = compiled_for("cuda", "");
+  EXPECT_EQ(machine(*both).units, 108);
+  EXPECT_EQ(machine(*both).block_bytes, 99 << 10);
+  EXPECT_EQ(machine(both->variants[0]).units, 132);
+  EXPECT_EQ(machine(both->variants[0]).block_bytes, 227 << 10);
+  // Of both, each keeps what was not given.
+  const auto small = compiled_for("cuda", R"({"machine": {"units": 8}, "own": {"cache_bytes": 5}})");
+  EXPECT_EQ(machine(*small).units, 8);
+  EXPECT_EQ(machine(*small).unit_bytes, machine(*both).unit_bytes);
+  EXPECT_EQ(machine(small->variants[0]).units, 8);
+  EXPECT_EQ(machine(small->variants[0]).unit_bytes, machine(both->variants[0]).unit_bytes);
+  EXPECT_EQ(small->devices[0].config.own.at("cache_bytes"), 5);
+  EXPECT_EQ(small->devices[0].config.own.size(), both->devices[0].config.own.size());
+  const auto most_fed = [](const Variant& of) {  // blocks of tiles that are fed: as many as there are multiprocessors
+    uint32_t most = 0;
+    for (const Launch& launch : of.methods[0].launches)
+      if (launch.how.find("one more feeds") != std::string::npos) most = std::max(most, launch.grid[0]);
+    return most;
+  };
+  EXPECT_EQ(most_fed(small->variants[0]), 8U);
+  // Who makes its launches anew chooses for the same machine, and so finds the same.
+  const Program hopper = with_variant(*small, 0);
+  const auto tuner = find_target("cuda")->tuner(hopper);
+  for (const Launch& launch : hopper.methods[0].launches) {
+    const std::vector<LaunchWay> ways = tuner->ways(hopper.methods[0], launch, 1);
+    ASSERT_EQ(ways.size(), 1U);
+    EXPECT_EQ(ways[0].launch.how, launch.how);
+    EXPECT_EQ(ways[0].launch.grid, launch.grid);
+  }
+  // Estimates are the machine's, too.
+  const auto slow =
+      compiled_for("cuda:sm_90a", R"({"machine": {"memory_gb_s": 1, "gflop_s": 1, "gflop_s_16_bit": 1}})");
+  for (const Step& step : slow->methods[0].steps) {
+    const Work work = kernel_work(slow->kernels[static_cast<size_t>(step.kernel)]);
+    const double least = 1e-9 * static_cast<double>(std::max(work.flops, work.read_bytes + work.written_bytes));
+    EXPECT_NEAR(step.estimate.seconds, least, 1e-6 * least);
+    EXPECT_EQ(step.estimate.bound == Resource::products, work.flops > work.read_bytes + work.written_bytes);
+  }
+}
+
 TEST_F(CudaTarget, VariantsOfATextHaveItsMethods) {
   CompileOptions options;
   options.kv_map.path = tinyqwen("kv_mapping.json");

@@ -210,7 +210,7 @@ void use_stop_tokens(const std::string& text) {
 
 void use_target_config(const std::string& text) {
   TargetConfig config;
-  read_config({"", text}, config);
+  read_config({"", text}, find_target("cuda")->own(), config);
   CompileOptions options;
   options.config = {"config", text};
   compile({{"main", seeds + "ir/convolution.json"}}, options);
@@ -218,8 +218,9 @@ void use_target_config(const std::string& text) {
 
 const std::string target_config =
     R"({"channel_alignment_bytes": 64, "channel_tile": 0, "pad_channels": true, "buffer_alignment_bytes": 64,
-        "max_rank": 8, "image_layout": "channels_last", "memory_gb_s": 20, "gflop_s": 200, "link_gb_s": 16,
-        "link_us": 10, "name": "cpu"})";
+        "max_rank": 8, "image_layout": "channels_last", "equal_operands": false, "name": "cpu",
+        "machine": {"units": 4, "unit_bytes": 65536, "block_bytes": 1024, "memory_gb_s": 20, "gflop_s": 200,
+                    "gflop_s_16_bit": 400, "link_gb_s": 16, "link_us": 10}, "own": {}})";
 const std::string model_config =
     R"({"rope_theta": 10000.0, "head_dim": 4, "hidden_size": 16, "num_attention_heads": 4,
         "rope_scaling": {"rope_type": "default"}, "rope_parameters": {"full": {"rope_type": "default"}}})";

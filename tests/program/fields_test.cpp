@@ -108,10 +108,16 @@ const std::vector<Rule> rules = {
     never("TargetConfig.buffer_alignment_bytes", {-1, 0, 3, 131072}),
     never("TargetConfig.max_rank", {-1, 0, 65}),
     never("TargetConfig.image_layout", {2}),
-    never("TargetConfig.memory_gb_s", {-1, 0, large}),
-    never("TargetConfig.gflop_s", {-1, 0, large}),
-    never("TargetConfig.link_gb_s", {-1, 0, large}),
-    never("TargetConfig.link_us", {-1, large}),
+    any("TargetConfig.machine", inner),
+    any("TargetConfig.own", "a table of numbers: texts_test"),
+    never("Machine.units", {-1, 0, large}),
+    never("Machine.unit_bytes", {-1, double{far}}),
+    never("Machine.block_bytes", {-1, double{far}}),
+    never("Machine.memory_gb_s", {-1, 0, large}),
+    never("Machine.gflop_s", {-1, 0, large}),
+    never("Machine.gflop_s_16_bit", {-1, 0, large}),
+    never("Machine.link_gb_s", {-1, 0, large}),
+    never("Machine.link_us", {-1, large}),
     any("Buffer.name", shown),
     never("Buffer.kind", {8}),
     any("Buffer.type", inner),
@@ -131,6 +137,9 @@ const std::vector<Rule> rules = {
     sized("Step.buffers", {-1, 999}),
     never("Step.device", {-1, 999}),
     never("Step.origins", {-1, 999}),
+    any("Step.estimate", inner),
+    never("Estimate.seconds", {-1, double{INFINITY}}),
+    never("Estimate.bound", {double{resource_count}}),
     any("Origin.node", shown),
     any("Origin.op", shown),
     any("Origin.reason", shown),
@@ -184,6 +193,7 @@ const std::vector<Rule> rules = {
     any("Choice.before", shown),
     never("Choice.ms", {nan, -1}),
     never("Choice.before_ms", {nan, -1}),
+    any("Variant.devices", inner),
     any("Variant.buffers", inner),
     any("Variant.kernels", inner),
     any("Variant.code", inner),
@@ -350,13 +360,31 @@ TEST(Fields, WhatRulesRefuseIsRefused) {
 }
 
 TEST(Fields, NumbersOfAConfigAtTheirEnds) {
-  for (const ConfigRange& range : config_ranges()) {
-    EXPECT_EQ(range_problem(range, range.low), "") << range.key;
-    EXPECT_EQ(range_problem(range, range.high), "") << range.key;
-    for (const int64_t value : {INT64_MIN, INT64_MIN + 1, int64_t{-1}, range.low - 1, range.high + 1, INT64_MAX})
-      EXPECT_NE(range_problem(range, value), "") << range.key << ' ' << value;
-    EXPECT_EQ(range_problem(range, 3).empty(), !range.power_of_two) << range.key;
+  const auto check = [](const auto& ranges) {
+    for (const auto& range : ranges) {
+      EXPECT_EQ(range_problem(range, range.low), "") << range.key;
+      EXPECT_EQ(range_problem(range, range.high), "") << range.key;
+      for (const int64_t value : {INT64_MIN, INT64_MIN + 1, int64_t{-1}, range.low - 1, range.high + 1, INT64_MAX})
+        EXPECT_NE(range_problem(range, value), "") << range.key << ' ' << value;
+      EXPECT_EQ(range_problem(range, 3).empty(), !range.power_of_two) << range.key;
+    }
+  };
+  check(config_ranges());
+  check(machine_ranges());
+}
+
+TEST(Fields, ValuesOfATargetsOwn) {
+  Program program = samples()[0];
+  std::map<std::string, int64_t>& own = program.devices[0].config.own;
+  own = {{"some", 0}, {"most", most_own_value}};
+  EXPECT_TRUE(accepted(program));
+  for (const int64_t value : {INT64_MIN, int64_t{-1}, most_own_value + 1, INT64_MAX}) {
+    own = {{"some", value}};
+    EXPECT_FALSE(accepted(program)) << value;
   }
+  own.clear();
+  for (size_t n = 0; n <= most_own_values; ++n) own[std::to_string(n)] = 1;
+  EXPECT_FALSE(accepted(program));
 }
 
 }  // namespace

@@ -143,6 +143,15 @@ TEST(Wall, OptionsAreTextToo) {
   };
   EXPECT_EQ(message({.config = {.path = "rules", .json = R"({"colour": 1})"}}).substr(0, 42),
             "rules: unknown field colour: expected name");
+  EXPECT_EQ(message({.config = {.path = "rules", .json = R"({"memory_gb_s": 5})"}}),
+            R"(rules: memory_gb_s is a field of machine: expected {"machine": {"memory_gb_s": 5}})");
+  EXPECT_EQ(message({.config = {.path = "rules", .json = R"({"machine": {"unit": 5}})"}}),
+            "rules: unknown field machine.unit: expected units, unit_bytes, block_bytes, memory_gb_s, gflop_s, "
+            "gflop_s_16_bit, link_gb_s, link_us; did you mean units?");
+  EXPECT_EQ(message({.config = {.path = "rules", .json = R"({"own": {"cache_bytes": 5}})"}}),
+            "rules: unknown field own.cache_bytes: expected none");
+  EXPECT_EQ(message({.config = {.path = "rules", .json = R"({"machine": [1]})"}}),
+            "rules: machine must be an object, found [1]");
   EXPECT_EQ(message({.config = {.path = "", .json = "[]"}}), "config: expected a JSON object, found array");
   EXPECT_EQ(message({.kv_map = {.path = "", .json = "{}"}}), "--kv-map needs two methods");
 }
