@@ -2,12 +2,14 @@
 GPU: a graph's tensors there are the tracer's, and bench/gpu/torch_compile.py has the rest."""
 
 import logging
+import operator
 
 import npusim
 import pytest
 
 torch = pytest.importorskip("torch")
 from npusim.torch import compile as torch_compile
+from npusim.torch.passes.kernels import spell_out_kernels
 from npusim.torch.targets import Options, device_of_graph, options_of
 from torch import nn
 from torch._subclasses import FakeTensorMode
@@ -133,6 +135,61 @@ def test_a_graph_of_a_gpus_tensors_is_compiled_for_it(cuda):
     assert str(made.device) == "cuda:0" and made.program.target == "cuda"
     assert [*made.inputs] == [0] and [*made.weights] == [1]
     assert [str(value.device) for _, value in made.outputs.placed().values()] == ["cuda:0", "cpu", "cuda:0"]
+
+
+HEADS = torch.linspace(-1, 1, 2 * 4 * 6 * 8).reshape(2, 4, 6, 8)
+IMAGE, CHANNELS = torch.linspace(-3, 3, 2 * 5 * 16).reshape(2, 5, 4, 4), torch.linspace(0.5, 2, 5)
+ATTENTION = torch.nn.functional.scaled_dot_product_attention
+ATEN = torch.ops.aten
+# A kernel's operator that PyTorch leaves in graphs of a GPU's tensors, its arguments, and what eager PyTorch says of them.
+KERNELS = {
+    "cudnn": (ATEN._scaled_dot_product_cudnn_attention, (HEADS, HEADS, HEADS, None, False), lambda: ATTENTION(HEADS, HEADS, HEADS)),
+    "causal": (
+        ATEN._scaled_dot_product_flash_attention,
+        (HEADS, HEADS + 1, HEADS * 2, 0.0, True),
+        lambda: ATTENTION(HEADS, HEADS + 1, HEADS * 2, is_causal=True),
+    ),
+    "mask": (
+        ATEN._scaled_dot_product_efficient_attention,
+        (HEADS, HEADS, HEADS, HEADS[..., :6], True),
+        lambda: ATTENTION(HEADS, HEADS, HEADS, HEADS[..., :6]),
+    ),
+    "batch norm": (
+        ATEN._native_batch_norm_legit_no_training,
+        (IMAGE, CHANNELS, CHANNELS - 1, CHANNELS * 2, CHANNELS, 0.1, 1e-3),
+        lambda: torch.nn.functional.batch_norm(IMAGE, CHANNELS * 2, CHANNELS, CHANNELS, CHANNELS - 1, False, 0.1, 1e-3),
+    ),
+}
+
+
+@pytest.mark.parametrize("what", KERNELS)
+def test_kernels_of_a_gpu_are_operators_of_all_devices(what):
+    op, arguments, expected = KERNELS[what]
+    graph = torch.fx.Graph()
+    tensors = [one for one in arguments if isinstance(one, torch.Tensor)]
+    given = iter([graph.placeholder(f"x{n}") for n in range(len(tensors))])
+    nodes = []
+    for one in arguments:
+        nodes.append(next(given) if isinstance(one, torch.Tensor) else one)
+        if isinstance(one, torch.Tensor):
+            nodes[-1].meta["val"] = one
+    call = graph.call_function(op.default, tuple(nodes))
+    graph.output(graph.call_function(operator.getitem, (call, 0)))
+    spell_out_kernels(graph)
+    assert not any(node.target is op.default for node in graph.nodes)
+    torch.testing.assert_close(torch.fx.GraphModule({}, graph)(*tensors), expected())
+
+
+def test_what_more_is_read_of_a_kernel_stays():
+    graph = torch.fx.Graph()
+    query = graph.placeholder("query")
+    query.meta["val"] = HEADS
+    for arguments, result in (((None, True), 1), ((None, False, 0.5), 0)):  # the log of the weights' sum; with dropout
+        call = graph.call_function(ATEN._scaled_dot_product_efficient_attention.default, (query,) * 3 + arguments)
+        last = graph.call_function(operator.getitem, (call, result))
+    graph.output(last)
+    spell_out_kernels(graph)
+    assert sum(node.target is ATEN._scaled_dot_product_efficient_attention.default for node in graph.nodes) == 2
 
 
 def test_the_same_graph_for_the_host_is_refused():

@@ -319,6 +319,8 @@ class _Compiled:
         self.program = self.compile(self.ir(static))
         self.draws = any(info.role == "generator" for info in self.program.inputs())
         self.dtypes = {info.name: (info.shape, getattr(torch, info.dtype)) for info in self.program.outputs()}
+        # What the program writes where it lies: a session keeps it, takes it from the host and gives it there.
+        self.states = {info.name for info in (*self.program.inputs(), *self.program.outputs()) if info.state}
         self.versions: list[Any] = []
         self.session: Session | None = None
         self.failed = False  # a call, of which a warning was given
@@ -407,7 +409,8 @@ class _Compiled:
             self.session = None
         # As torch.manual_seed() says, and anew in each call.
         seed = int(torch.randint(2**63 - 1, (), device="cpu")) if self.draws else None
-        given = {name: _handed(value) for name, value in _named(self.inputs, arguments).items()}
+        named = _named(self.inputs, arguments).items()
+        given = {name: _handed(value.cpu() if name in self.states else value) for name, value in named}
         with _plain_torch():
             try:
                 found = self.run_session(arguments, seed, given)
@@ -423,7 +426,7 @@ class _Compiled:
             weights = _named(self.weights, arguments) | self.constants
             device = None if self.device.type == "cpu" else f"{self.device.type}:{self.device.index or 0}"
             self.session = Session(self.program, weights, device=device, threads=self.options.threads)
-            self.places = self.session.places()
+            self.places = self.session.places() | dict.fromkeys(self.states, "cpu")
         if seed is not None:
             self.session.seed(seed)
         names = [name for placed, _ in self.outputs.placed().values() for name in placed]

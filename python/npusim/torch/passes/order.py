@@ -13,6 +13,7 @@ from ..tracing.branches import Asked
 from ..tracing.dtypes import with_dtypes_told
 from .bins import settle_bins
 from .chosen import spell_out_chosen
+from .kernels import spell_out_kernels
 from .loops import unroll_loops
 from .masked import spell_out_masks
 from .numbers import settle_numbers
@@ -29,7 +30,7 @@ from .strided import spell_out_strides
 TRACED = (return_tensors, functionalised, settle_numbers, settle_bins)
 # Changes of the graph that they leave, in which no call writes what it is given and every operator is one that has a form.
 SPELLED_OUT = (
-    *(follow_extents, spell_out_strides, join_writes, spell_out_argwhere, spell_out_empty),
+    *(spell_out_kernels, follow_extents, spell_out_strides, join_writes, spell_out_argwhere, spell_out_empty),
     *(spell_out_masks, spell_out_pieces, spell_out_chosen),
 )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import _disable_current_modes
 
 from ...errors import Problem
 from ..facts.needed import CONDITIONS, find_needed
@@ -60,7 +61,9 @@ class Writer:
     def keep(self, weight: str, value: torch.Tensor, is_constant: bool) -> None:
         """The value of a weight. is_constant: whether it is the same in every run, whatever becomes of the model."""
         if is_constant and value.numel() <= SMALL:
-            self.constants[weight] = {"data": value.tolist(), "dtype": str(value.dtype).removeprefix("torch.")}
+            with _disable_current_modes():  # of a GPU it is copied, which a tracer would take for a call
+                data = value.tolist()
+            self.constants[weight] = {"data": data, "dtype": str(value.dtype).removeprefix("torch.")}
         else:
             self.values[weight] = value.detach()
 
