@@ -137,10 +137,9 @@ std::pair<std::vector<OwnTensor>, std::vector<std::string>> evaluate(const Sourc
   return {std::move(list), std::move(dtypes)};
 }
 
-}  // namespace
+using Release = nb::call_guard<Work>;
 
-void add_programs(nb::module_& m) {
-  using Release = nb::call_guard<Work>;
+void add_compiling(nb::module_& m) {
   nb::class_<Compiled>(m, "Program");
   nb::class_<CompileOptions>(m, "Options");
   m.def("options", &make_options, nb::arg("target"), nb::arg("dtype"), nb::arg("config").none(), nb::arg("strict"),
@@ -155,6 +154,9 @@ void add_programs(nb::module_& m) {
   m.def("method_steps", &steps_of, nb::arg("program"), nb::arg("method"));
   m.def(
       "weights_read", [](const Compiled& program) { return weights_read(*program.of); }, nb::arg("program"));
+}
+
+void add_files(nb::module_& m) {
   m.def(
       "load_program", [](const FilePath& path, bool code) { return Compiled{load_program(path, {.code = code})}; },
       nb::arg("path"), nb::arg("code"), Release());
@@ -174,6 +176,9 @@ void add_programs(nb::module_& m) {
         return nb::bytes(bytes.data(), bytes.size());
       },
       nb::arg("program"));
+}
+
+void add_descriptions(nb::module_& m) {
   m.def(
       "describe", [](const Compiled& p, bool json) { return describe(*p.of, json); }, nb::arg("program"),
       nb::arg("json"));
@@ -193,6 +198,9 @@ void add_programs(nb::module_& m) {
     const DeviceInfo plugin = aten_plugin();
     return nb::make_tuple(text(plugin.name), text(plugin.description), plugin.usable);
   });
+}
+
+void add_facts(nb::module_& m) {
   m.def("program_info", &info, nb::arg("program"));
   m.def(
       "program_needs",
@@ -216,6 +224,9 @@ void add_programs(nb::module_& m) {
       "method_outputs",
       [](const Compiled& p, const std::string& method) { return infos(method_outputs(*p.of, method)); },
       nb::arg("program"), nb::arg("method"));
+}
+
+void add_irs(nb::module_& m) {
   m.def("relative_l2_bar", &bar_of, nb::arg("program"), nb::arg("compared_with"));
   m.def(
       "write_text", [](const std::string& text, const FilePath& path) { save_text(text, path); }, nb::arg("text"),
@@ -239,6 +250,16 @@ void add_programs(nb::module_& m) {
       list.emplace_back(device.name, valid_utf8(device.description), device.usable);
     return list;
   });
+}
+
+}  // namespace
+
+void add_programs(nb::module_& m) {
+  add_compiling(m);
+  add_files(m);
+  add_descriptions(m);
+  add_facts(m);
+  add_irs(m);
 }
 
 }  // namespace npusim::python

@@ -91,16 +91,9 @@ OnDevice on_device(const nb::ndarray<>& array) {
   return {device, std::string(dtype_name(*dtype)), shape, reinterpret_cast<std::uintptr_t>(array.data())};
 }
 
-}  // namespace
-
-void add_sessions(nb::module_& m) {
-  nb::class_<Session>(m, "Session")
-      .def(
-          "sibling", [](const Session& s) { return new Session(s.sibling()); }, nb::rv_policy::take_ownership,
-          Release())
-      .def("program", [](const Session& s) { return Handle<Program>{s.shared_program()}; })
-      .def("threads", &Session::threads)
-      .def("device", [](const Session& s) { return s.device(0).name; })
+// Of the host's memory, and of a GPU's.
+void add_ports(nb::class_<Session>& session) {
+  session
       .def(
           "set_input",
           [](Session& s, size_t method, size_t input, const Tensor& tensor) {
@@ -140,13 +133,12 @@ void add_sessions(nb::module_& m) {
           [](Session& s, size_t method, size_t output, const OnDevice& memory) {
             s.bind_device_output(method, output, device_memory_of(memory));
           },
-          nb::arg("method"), nb::arg("output"), nb::arg("memory"), "The caller keeps the memory alive until unbound.")
-      .def("read", &read, nb::arg("method"), nb::arg("output"), nb::arg("to"))
-      .def(
-          "run", [](Session& s, size_t method, int times) { s.run(method, times); }, nb::arg("method"),
-          nb::arg("times"), Release())
-      .def(
-          "run_on_device", [](Session& s, size_t method) { s.run_on_device(method); }, nb::arg("method"), Release())
+          nb::arg("method"), nb::arg("output"), nb::arg("memory"), "The caller keeps the memory alive until unbound.");
+}
+
+// Memory that the device has of a port.
+void add_device_memory(nb::class_<Session>& session) {
+  session
       .def(
           "device_input",
           [](nb::pointer_and_handle<Session> s, size_t method, size_t input) {
@@ -166,7 +158,16 @@ void add_sessions(nb::module_& m) {
       .def(
           "place_of_output",
           [](Session& s, size_t method, size_t output) { return s.device_output(method, output).device; },
-          nb::arg("method"), nb::arg("output"))
+          nb::arg("method"), nb::arg("output"));
+}
+
+void add_runs(nb::class_<Session>& session) {
+  session
+      .def(
+          "run", [](Session& s, size_t method, int times) { s.run(method, times); }, nb::arg("method"),
+          nb::arg("times"), Release())
+      .def(
+          "run_on_device", [](Session& s, size_t method) { s.run_on_device(method); }, nb::arg("method"), Release())
       .def(
           "run_step", [](Session& s, size_t method, size_t step) { s.run_step(method, step); }, nb::arg("method"),
           nb::arg("step"), Release())
@@ -182,6 +183,23 @@ void add_sessions(nb::module_& m) {
           nb::arg("why"))
       .def("reset_states", &Session::reset_states, Release())
       .def("seed", nb::overload_cast<uint64_t>(&Session::seed), nb::arg("seed"), Release());
+}
+
+}  // namespace
+
+void add_sessions(nb::module_& m) {
+  nb::class_<Session> session(m, "Session");
+  session
+      .def(
+          "sibling", [](const Session& s) { return new Session(s.sibling()); }, nb::rv_policy::take_ownership,
+          Release())
+      .def("program", [](const Session& s) { return Handle<Program>{s.shared_program()}; })
+      .def("threads", &Session::threads)
+      .def("device", [](const Session& s) { return s.device(0).name; })
+      .def("read", &read, nb::arg("method"), nb::arg("output"), nb::arg("to"));
+  add_ports(session);
+  add_device_memory(session);
+  add_runs(session);
   m.def("open_session", &open, nb::arg("program"), nb::arg("weights").none(), nb::arg("devices"), nb::arg("threads"),
         nb::arg("max_bytes") = 0, nb::arg("max_flops") = 0, nb::rv_policy::take_ownership, Release());
   m.def("on_device", &on_device, nb::arg("array").noconvert(),

@@ -253,33 +253,43 @@ def compile(
     if text is not None:
         flag("text", text)
     function("progress", progress)
-    sources: list[tuple[str, str, str]] = []
-    weights: Weights = None
-    kept: set[str] = set()
-    named: list[set[str]] = []  # by method: what its weights are called
-    arguments: dict[str, list[Leaf]] = {}
-    held = Held()
-    for name, taken in exported_methods(model, args, kwargs).items():
-        if isinstance(taken, ExportedText):
-            mapped = mapped or ("kv_map", json_bytes("kv_map", taken.kv_map).decode())
-            sources += [(m, m, json_bytes(m, ir).decode()) for m, ir in taken.methods.items()]
-            weights, held = taken.weights, taken.held
-        elif isinstance(taken, Exported):
-            sources.append((name, taken.path or _file_name(name), json_bytes("model", taken.ir).decode()))
-            weights = _merged(weights, taken.weights)
-            held += taken.held
-            named.append({*taken.weights} if isinstance(taken.weights, Mapping) else set())
-            if isinstance(states := taken.ir.get("states"), Mapping):  # the compiler says what is wrong with it
-                kept.update(states)
-            arguments[name] = taken.arguments
-        else:
-            sources.append((name, taken, ""))  # read there, with errors that name it
-    if len(named) > 1:
-        _check_names_of(kept, named, weights)
+    sources = _Sources(exported_methods(model, args, kwargs))
+    if sources.kv_map is not None:
+        mapped = mapped or ("kv_map", json_bytes("kv_map", sources.kv_map).decode())
     options = _core.options(*made, mapped, text, **limits)
-    handle, seconds, notes = _core.compile(sources, options, progress)
-    by_method = {source[0]: source for source in sources}
-    return Program(handle, weights, notes, seconds, by_method, arguments, options, held)
+    handle, seconds, notes = _core.compile(sources.irs, options, progress)
+    by_method = {source[0]: source for source in sources.irs}
+    return Program(handle, sources.weights, notes, seconds, by_method, sources.arguments, options, sources.held)
+
+
+class _Sources:
+    """What is compiled: IRs, and what belongs to them that is not the compiler's."""
+
+    def __init__(self, methods: Mapping[str, Exported | ExportedText | str]) -> None:
+        self.irs: list[tuple[str, str, str]] = []  # method, what errors call its IR, the IR; "": read from there
+        self.weights: Weights = None
+        self.arguments: dict[str, list[Leaf]] = {}  # by method
+        self.kv_map: Mapping[str, Any] | None = None
+        self.held = Held()
+        kept: set[str] = set()
+        named: list[set[str]] = []  # by method: what its weights are called
+        for name, taken in methods.items():
+            if isinstance(taken, ExportedText):
+                self.kv_map = taken.kv_map
+                self.irs += [(m, m, json_bytes(m, ir).decode()) for m, ir in taken.methods.items()]
+                self.weights, self.held = taken.weights, taken.held
+            elif isinstance(taken, Exported):
+                self.irs.append((name, taken.path or _file_name(name), json_bytes("model", taken.ir).decode()))
+                self.weights = _merged(self.weights, taken.weights)
+                self.held += taken.held
+                named.append({*taken.weights} if isinstance(taken.weights, Mapping) else set())
+                if isinstance(states := taken.ir.get("states"), Mapping):  # the compiler says what is wrong with it
+                    kept.update(states)
+                self.arguments[name] = taken.arguments
+            else:
+                self.irs.append((name, taken, ""))  # read there, with errors that name it
+        if len(named) > 1:
+            _check_names_of(kept, named, self.weights)
 
 
 def exported_methods(

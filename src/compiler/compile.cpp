@@ -170,6 +170,157 @@ std::vector<ClosedLoop> add_text_methods(std::vector<MethodGraph>& methods, std:
   return loops;
 }
 
+// One compilation, stage after stage: what each leaves is what the next one finds.
+class Compilation {
+ public:
+  Compilation(const CodegenTarget& given, const CompileOptions& options)
+      : options_(options), host_(*find_target("cpu")), target_(configure(given, options.config)) {
+    for (const auto& variant : given.variants()) others_.push_back(configure(*variant, options.config));
+    context_.strict = options.strict;
+    context_.disabled = options.disabled_fusions;
+    context_.dtype = compute_dtype(options.dtype);
+    context_.planned = options.plan.given();
+    if (options.fallback) context_.fallback = &host_.config();
+    ask(target_, context_);
+    may_repeat_ = context_.fallback && !context_.planned && &given != &host_;
+  }
+
+  CompileResult run(const std::vector<MethodSource>& sources) {
+    import(sources);
+    make_kernels();
+    build();
+    plan_launches();
+    double total = 0;
+    for (const auto& [name, seconds] : result_.seconds) total += seconds;
+    result_.seconds["total"] = total;
+    result_.program = std::make_shared<const Program>(std::move(program_));
+    return std::move(result_);
+  }
+
+ private:
+  void stage(const char* name) const {
+    check_cancelled();
+    if (options_.progress) options_.progress(name);
+  }
+  void lap(const char* name) { result_.seconds[name] += watch_.lap(); }
+
+  // Has the context ask this target, and the host where that is another device.
+  void ask(const Configured& of, PassContext& context) const {
+    context.target = of.config;
+    context.refuse = [&host = host_, target = of.target](const Kernel& kernel, int32_t device) -> std::string {
+      const CodegenTarget& asked = device ? host : *target;
+      if (kernel.call) return &asked == &host ? "" : "it has no kernel: ATen runs it";
+      return asked.refuse(kernel);
+    };
+    context.reads_as_it_lies = [target = of.target](const Kernel& kernel) { return target->reads_as_it_lies(kernel); };
+  }
+
+  // The passes behind this one.
+  template <typename Run>
+  auto after(const Run& run) const {
+    return std::find_if(passes_.begin(), passes_.end(), [&](const Pass& pass) { return pass.run == run; }) + 1;
+  }
+
+  // Graphs of calls on values, of a dtype that is known.
+  void import(const std::vector<MethodSource>& sources) {
+    for (const MethodSource& source : sources) {
+      check_method_name(source.name);
+      for (const MethodGraph& other : methods_)
+        if (other.name == source.name) fail(ErrorKind::usage, "two methods are called {}", source.name);
+      stage("import");
+      MethodGraph& method = methods_.emplace_back();
+      method.name = source.name;
+      method.graph = import_ir(source.json.empty() ? read_file(source.path) : source.json, source.path,
+                               {.notes = &result_.notes, .find_plugin = find_aten_plugin});
+    }
+    for (MethodGraph& method : methods_)
+      run_passes({passes_.begin(), after(functionalize)}, method, context_, options_);
+    share_states(methods_);
+    for (const MethodGraph& method : methods_) check_ports(method, options_.budget);
+    choose_fallbacks(methods_, options_);
+    if (!context_.dtype) {
+      context_.dtype = DType::f16;
+      for (const MethodGraph& method : methods_)
+        if (automatic_dtype(method.graph) == DType::bf16) context_.dtype = DType::bf16;
+    }
+    lap("import");
+  }
+
+  // Graphs of kernels that know their roles, and the methods that are added for text.
+  void make_kernels() {
+    stage("passes");
+    for (MethodGraph& method : methods_)
+      run_passes({after(functionalize), after(check_constraints)}, method, context_, options_);
+    fill_states(methods_, options_.kv_map, result_.notes);
+    for (MethodGraph& method : methods_) find_roles(method);
+    if (options_.text.value_or(methods_.size() > 1)) loops_ = add_text_methods(methods_, result_.notes);
+  }
+
+  // The program but for its launches: anew where kernels turn out to be refused that the host then runs.
+  void build() {
+    const std::string model = methods_.front().graph.name;
+    for (bool again = true; again;) {
+      if (may_repeat_)
+        placed_ = methods_;
+      else
+        placed_.swap(methods_);
+      const bool divided = has_fallbacks(placed_);
+      if (divided) assign_devices(placed_);
+      for (MethodGraph& method : placed_)
+        run_passes({after(check_constraints), passes_.end()}, method, context_, options_);
+      for (MethodGraph& method : placed_)
+        if (divided) divide(method.graph);
+      lap("passes");
+      stage("plan");
+      if (!others_.empty()) for_others_ = placed_;
+      BuiltProgram built = build_program(placed_, context_, target_.target.get());
+      program_ = std::move(built.program), plans_ = std::move(built.plans);
+      check_needs(program_, options_.budget);
+      again = may_repeat_ && send_refused(program_, context_, methods_);
+      lap("plan");
+    }
+    program_.model = model;
+    for (std::string& note : overflow_notes(program_, nullptr)) result_.notes.push_back(std::move(note));
+    for (std::string& note : fallback_notes(program_)) result_.notes.push_back(std::move(note));
+    lap("plan");
+  }
+
+  // Its launches, and the variants for architectures with others.
+  void plan_launches() {
+    stage("codegen");
+    raise_refused(program_, context_);
+    target_.target->plan(program_, plans_, result_.notes);
+    for (const Configured& other : others_) {
+      std::vector<MethodGraph> graphs = for_others_;
+      PassContext context = context_;
+      ask(other, context);
+      auto [made, plans] = build_program(graphs, context, other.target.get());
+      raise_refused(made, context);
+      other.target->plan(made, plans, result_.notes);
+      program_.variants.push_back(adopt(program_, std::move(made)));
+    }
+    program_.text = find_text_facts(program_, loops_);
+    if (const auto problems = check_program(program_); !problems.empty())
+      fail(ErrorKind::internal, "the compiled program is unsound: {}", fmt::join(problems, "; "));
+    lap("codegen");
+  }
+
+  const CompileOptions& options_;
+  const CodegenTarget& host_;
+  const Configured target_;
+  std::vector<Configured> others_;
+  const std::vector<Pass> passes_ = pipeline();
+  PassContext context_;
+  bool may_repeat_ = false;
+
+  CompileResult result_;
+  Stopwatch watch_;
+  std::vector<MethodGraph> methods_, placed_, for_others_;
+  std::vector<ClosedLoop> loops_;
+  Program program_;
+  ProgramPlans plans_;
+};
+
 }  // namespace
 
 std::vector<std::pair<std::string, bool>> pass_names() {
@@ -182,122 +333,11 @@ CompileResult compile(const std::vector<MethodSource>& sources, const CompileOpt
   return compile_for(*open_target(options.target), sources, options);
 }
 
-CompileResult compile_for(const CodegenTarget& given, const std::vector<MethodSource>& sources,
+CompileResult compile_for(const CodegenTarget& target, const std::vector<MethodSource>& sources,
                           const CompileOptions& options) {
   if (sources.empty()) fail(ErrorKind::usage, "expected a method to compile, found none");
   check_names(options);
-  auto stage = [&](const char* name) {
-    check_cancelled();
-    if (options.progress) options.progress(name);
-  };
-  CompileResult result;
-  Stopwatch watch;
-  double total = 0;
-  auto lap = [&](const char* name) {
-    const double seconds = watch.lap();
-    result.seconds[name] += seconds;
-    total += seconds;
-  };
-
-  PassContext context;
-  const Configured configured = configure(given, options.config);
-  const CodegenTarget& target = *configured.target;
-  context.target = configured.config;
-  const CodegenTarget& host = *find_target("cpu");
-  context.refuse = [&](const Kernel& kernel, int32_t device) -> std::string {
-    const CodegenTarget& of = device ? host : target;
-    if (kernel.call) return &of == &host ? "" : "it has no kernel: ATen runs it";
-    return of.refuse(kernel);
-  };
-  context.reads_as_it_lies = [&](const Kernel& kernel) { return target.reads_as_it_lies(kernel); };
-  if (options.fallback) context.fallback = &host.config();
-  context.planned = options.plan.given();
-  context.strict = options.strict;
-  context.disabled = options.disabled_fusions;
-  context.dtype = compute_dtype(options.dtype);
-
-  std::vector<MethodGraph> methods;
-  for (const MethodSource& source : sources) {
-    check_method_name(source.name);
-    for (const MethodGraph& other : methods)
-      if (other.name == source.name) fail(ErrorKind::usage, "two methods are called {}", source.name);
-    stage("import");
-    MethodGraph method;
-    method.name = source.name;
-    method.graph = import_ir(source.json.empty() ? read_file(source.path) : source.json, source.path,
-                             {.notes = &result.notes, .find_plugin = find_aten_plugin});
-    methods.push_back(std::move(method));
-  }
-  const std::vector<Pass> passes = pipeline();
-  const auto after = [&](const auto& run) {
-    return std::find_if(passes.begin(), passes.end(), [&](const Pass& pass) { return pass.run == run; }) + 1;
-  };
-  const auto values = after(functionalize), kernels = after(check_constraints);
-  for (MethodGraph& method : methods) run_passes({passes.begin(), values}, method, context, options);
-  share_states(methods);
-  for (const MethodGraph& method : methods) check_ports(method, options.budget);
-  choose_fallbacks(methods, options);
-  if (!context.dtype) {
-    context.dtype = DType::f16;
-    for (const MethodGraph& method : methods)
-      if (automatic_dtype(method.graph) == DType::bf16) context.dtype = DType::bf16;
-  }
-  lap("import");
-  stage("passes");
-  for (MethodGraph& method : methods) run_passes({values, kernels}, method, context, options);
-  fill_states(methods, options.kv_map, result.notes);
-  for (MethodGraph& method : methods) find_roles(method);
-  std::vector<ClosedLoop> loops;
-  if (options.text.value_or(methods.size() > 1)) loops = add_text_methods(methods, result.notes);
-  Program program;
-  ProgramPlans plans;
-  const std::string model = methods.empty() ? "" : methods.front().graph.name;
-  const bool may_repeat = context.fallback && !context.planned && &given != &host;
-  std::vector<Configured> others;
-  for (const auto& variant : given.variants()) others.push_back(configure(*variant, options.config));
-  std::vector<MethodGraph> placed, for_others;
-  for (bool again = true; again;) {
-    if (may_repeat)
-      placed = methods;
-    else
-      placed.swap(methods);
-    const bool divided = has_fallbacks(placed);
-    if (divided) assign_devices(placed);
-    for (MethodGraph& method : placed) run_passes({kernels, passes.end()}, method, context, options);
-    for (MethodGraph& method : placed)
-      if (divided) divide(method.graph);
-    lap("passes");
-    stage("plan");
-    if (!others.empty()) for_others = placed;
-    BuiltProgram built = build_program(placed, context, &target);
-    program = std::move(built.program), plans = std::move(built.plans);
-    check_needs(program, options.budget);
-    again = may_repeat && send_refused(program, context, methods);
-    lap("plan");
-  }
-  program.model = model;
-  for (std::string& note : overflow_notes(program, nullptr)) result.notes.push_back(std::move(note));
-  for (std::string& note : fallback_notes(program)) result.notes.push_back(std::move(note));
-  lap("plan");
-  stage("codegen");
-  raise_refused(program, context);
-  target.plan(program, plans, result.notes);
-  for (const auto& [other, config] : others) {
-    std::vector<MethodGraph> graphs = for_others;
-    PassContext of_other = context;
-    of_other.target = config;
-    auto [made, of_made] = build_program(graphs, of_other, other.get());
-    raise_refused(made, of_other);
-    other->plan(made, of_made, result.notes);
-    program.variants.push_back(adopt(program, std::move(made)));
-  }
-  program.text = find_text_facts(program, loops);
-  if (const auto problems = check_program(program); !problems.empty())
-    fail(ErrorKind::internal, "the compiled program is unsound: {}", fmt::join(problems, "; "));
-  lap("codegen");
-  result.seconds["total"] = total;
-  result.program = std::make_shared<const Program>(std::move(program));
-  return result;
+  return Compilation(target, options).run(sources);
 }
 
 }  // namespace npusim

@@ -19,24 +19,33 @@ class FedText : TileText {
   std::string body() {
     begin();
     const int warps = s_.multipliers() / 32;
-    const bool plain = is_plain(p_.a, p_.rows, s_.rows) && is_plain(p_.b, p_.columns, s_.columns);
-    // Of a thread of four warps; together no more than the launch has.
-    const int all = 65536 / s_.threads() / 8 * 8 * (s_.threads() / 128);
-    const bool walks = !p_.a.bounds.empty() || !p_.b.bounds.empty();
-    const int own = !parts_.empty()    ? 64
-                    : walks            ? (s_.rows > 128 && s_.columns <= 64 ? 120 : 88)
-                    : !plain           ? 80
-                    : p_.second_b >= 0 ? 56
-                                       : 40;
-    const int others = (all - own) / (warps / 4) / 8 * 8;
     t_.add(
         fmt::format("unsigned long long* const full = (unsigned long long*)(b_stages + {}), *const empty = full + {};",
                     slots() * s_.columns * tile_depth, slots()));
     t_.add(fmt::format("if (threadIdx.x < {}) mbarrier_start(&full[threadIdx.x], threadIdx.x < {} ? 128 : {});",
                        2 * slots(), slots(), warps));
     t_.add("__syncthreads();");
-    t_.open(fmt::format("if (warp >= {})", warps));
-    t_.add(fmt::format("take_registers<{}>();", own));
+    feed();
+    multiply();
+    return std::move(t_.text);
+  }
+
+ private:
+  // Registers of a thread of four warps, which together are no more than the launch has.
+  int registers_of_feeders() const {
+    if (!parts_.empty()) return 64;
+    if (!p_.a.bounds.empty() || !p_.b.bounds.empty()) return s_.rows > 128 && s_.columns <= 64 ? 120 : 88;
+    const bool plain = is_plain(p_.a, p_.rows, s_.rows) && is_plain(p_.b, p_.columns, s_.columns);
+    return !plain ? 80 : p_.second_b >= 0 ? 56 : 40;
+  }
+  int registers_of_others() const {
+    const int all = 65536 / s_.threads() / 8 * 8 * (s_.threads() / 128);
+    return (all - registers_of_feeders()) / (s_.multipliers() / 128) / 8 * 8;
+  }
+
+  void feed() {
+    t_.open(fmt::format("if (warp >= {})", s_.multipliers() / 32));
+    t_.add(fmt::format("take_registers<{}>();", registers_of_feeders()));
     t_.add(fmt::format("const int thread = threadIdx.x - {};", s_.multipliers()));
     t_.add("int slot = 0;");
     t_.add("unsigned phase = 1;");
@@ -77,7 +86,10 @@ class FedText : TileText {
     });
     t_.add("return;");
     t_.close();
-    t_.add(fmt::format("give_registers<{}>();", others));
+  }
+
+  void multiply() {
+    t_.add(fmt::format("give_registers<{}>();", registers_of_others()));
     follow();
     t_.add("int slot = 0, last = 0;");
     t_.add("unsigned phase = 0;");
@@ -102,10 +114,8 @@ class FedText : TileText {
       t_.add("if (lane == 0) mbarrier_arrive(&empty[last]);");
       add_results();
     });
-    return std::move(t_.text);
   }
 
- private:
   // What is behind a launch that precedes this one.
   void follow() {
     if (parts_.empty())

@@ -75,6 +75,19 @@ class StreamAttentionText {
   int64_t warp_tiles() const;
   int64_t value_pitch() const { return x_.columns.size() * 2 + facts::StreamAttention::row_pad; }
 
+  // Of threads.
+  int64_t quads() const { return x_.rows.size() * x_.columns.size() / facts::quad_columns; }  // of all results
+  int64_t quad_turns() const;  // in which the threads take them
+  int64_t key_pitch() const { return x_.depth.size() * 2 + facts::StreamAttention::row_pad; }
+  std::string as_float(int arg, const Term& element) const;
+  void declare_memory();
+  void widen_queries();
+  void bring_keys_and_values();
+  void score_by_threads();
+  void weigh_by_warps();
+  void sum_by_threads();
+  void publish_quads();
+
   // Where keys are fed.
   void find_rows();
   void read_masks(bool several, const Term& which);
