@@ -90,6 +90,7 @@ class CudaTarget : public CodegenTarget {
 
  private:
   void set_config(const TargetConfig& config) {
+    check_machine(config.machine, compiled_.architectures[0]);
     const std::map<std::string, int64_t> before = std::move(config_.own);
     config_ = config;
     config_.own.insert(before.begin(), before.end());  // what the config does not have

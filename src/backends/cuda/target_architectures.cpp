@@ -57,6 +57,16 @@ Machine machine_of(const std::string& architecture) {
   return machine;
 }
 
+void check_machine(const Machine& machine, const std::string& architecture) {
+  const int64_t most = machine_of(architecture).block_bytes;
+  if (machine.block_bytes < least_block || machine.block_bytes > most)
+    fail(ErrorKind::usage, "target cuda: machine.block_bytes: expected {}{} for {}, found {}", least_block,
+         most == least_block ? "" : fmt::format(" to {}", most), architecture, machine.block_bytes);
+  if (machine.unit_bytes < machine.block_bytes)
+    fail(ErrorKind::usage, "target cuda: machine.unit_bytes: expected at least the {} of a block, found {}",
+         machine.block_bytes, machine.unit_bytes);
+}
+
 std::map<std::string, int64_t> own_of(const std::string& architecture) {
   const DeviceRow& row = row_of(architecture);
   return {{"cache_bytes", row.cache_mb << 20},

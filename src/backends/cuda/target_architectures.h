@@ -26,6 +26,9 @@ Asked read_architectures(const std::string& list);
 // What a device of the architecture has: the values of a config, and the section of it that is CUDA's own. Of one that
 // is in no table, those of the newest before it.
 Machine machine_of(const std::string& architecture);
+// Throws usage for a machine that no device of the architecture is: with less memory for a block than all have, or more
+// than it has.
+void check_machine(const Machine& machine, const std::string& architecture);
 std::map<std::string, int64_t> own_of(const std::string& architecture);
 const std::vector<OwnRange>& own_ranges();
 

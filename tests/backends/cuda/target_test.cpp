@@ -12,12 +12,12 @@
 #include <sstream>
 
 #include "backends/cuda/target_compile.h"
+#include "backends/cuda/target_fixture.h"
 #include "backends/cuda/target_nvrtc.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "compiler/compile_for.h"
 #include "compiler/ir.h"
-#include "backends/cuda/target_fixture.h"
 #include "npusim/cancel.h"
 #include "program/work.h"
 
@@ -222,6 +222,28 @@ TEST_F(CudaTarget, TheMachineIsOfTheConfig) {
     ASSERT_EQ(ways.size(), 1U);
     EXPECT_EQ(ways[0].launch.how, launch.how);
     EXPECT_EQ(ways[0].launch.grid, launch.grid);
+  }
+  // What no device is is refused; the least that all are is enough.
+  const auto error = [&](const std::string& target, const std::string& rules) {
+    try {
+      compiled_for(target, rules);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(error("cuda:sm_80", R"({"machine": {"block_bytes": 101377}})"),
+            "target cuda: machine.block_bytes: expected 101376 for sm_80, found 101377");
+  EXPECT_EQ(error("cuda:sm_90a", R"({"machine": {"block_bytes": 0}})"),
+            "target cuda: machine.block_bytes: expected 101376 to 232448 for sm_90a, found 0");
+  EXPECT_EQ(error("cuda:sm_90a", R"({"machine": {"unit_bytes": 232447}})"),
+            "target cuda: machine.unit_bytes: expected at least the 232448 of a block, found 232447");
+  const auto least =
+      compiled_for("cuda:sm_90a", R"({"machine": {"units": 1, "unit_bytes": 101376, "block_bytes": 101376},
+      "own": {"cluster_3_blocks": 0, "cluster_4_blocks": 0, "cluster_6_blocks": 0, "cluster_8_blocks": 0}})");
+  for (const Launch& launch : least->methods[0].launches) {
+    EXPECT_LE(launch.shared_bytes, 101376U) << launch.how;
+    EXPECT_GE(launch.grid[0], 1U) << launch.how;
   }
   // Estimates are the machine's, too.
   const auto slow =

@@ -31,7 +31,7 @@ using Kernels = std::span<const Kernel* const>;
 
 // One way to make launches. Of several steps, `joins` says how many of them, from the first on, are one launch (less
 // than two: none) and notes in the plan what it found; of one kernel, or equal ones, `concerns` says whether it is
-// asked at all, and `declines` why it is not he ("" if he is).
+// asked at all, and `declines` why it does not take them ("" if it does).
 struct Implementation {
   std::string_view name;
   size_t (*joins)(std::span<const GroupStep> steps, std::span<const plan::Contracted> contracted,

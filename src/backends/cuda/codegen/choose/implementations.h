@@ -18,7 +18,7 @@ struct StepsPlan : LaunchPlan {
   Analysis known;                      // of the first step's kernel
   std::optional<products::Pair> pair;  // of two products, of which the second reads what the first makes
   std::vector<Product> columns;        // of products of the same rows that differ, by step
-  std::vector<std::string> declined;   // who was asked before, and why it is not he: "tiles: operands of int8"
+  std::vector<std::string> declined;   // why those asked before declined: "tiles: operands of int8"
   std::string_view name() const;       // of the implementation
 };
 

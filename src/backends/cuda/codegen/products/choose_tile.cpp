@@ -190,6 +190,8 @@ int64_t most_bytes(const Features& features) {
   return features.groups ? features.block_bytes - (15 << 10) : least_block_bytes;
 }
 
+constexpr int least_stages = 2;  // one is multiplied while the next one comes
+
 // As many stages as fit: of tiles that are fed.
 TileShape with_all_stages(TileShape s, const Features& features) {
   s.stages = static_cast<int>(std::min<int64_t>(8, most_bytes(features) / stage_bytes(s)));
@@ -202,7 +204,7 @@ std::vector<RatedTile> rate_pair_tiles(const Product& p, const Features& feature
   std::vector<RatedTile> tiles;
   if (p.rows.size() <= 64) return tiles;
   for (const TileShape& shape : shapes)
-    if (const TileShape s = with_all_stages(shape, features); s.fed && takes(s, p))
+    if (const TileShape s = with_all_stages(shape, features); s.fed && s.stages >= least_stages && takes(s, p))
       tiles.push_back({s, estimate(p, s, features)});
   tiles = sorted(std::move(tiles));
   for (RatedTile& t : tiles) t.shape = fill_last_round(p, t.shape, features);
@@ -223,7 +225,7 @@ std::vector<RatedTile> rate_columns_tiles(std::span<const Product> products, con
           return takes(shape, p) && p.rows.size() % shape.rows == 0 && p.columns.size() % shape.columns == 0;
         })) {
       const TileShape s = with_all_stages(shape, features);
-      tiles.push_back({s, estimate(all, s, features)});
+      if (s.stages >= least_stages) tiles.push_back({s, estimate(all, s, features)});
     }
   return sorted(std::move(tiles));
 }
@@ -235,17 +237,19 @@ std::vector<RatedTile> rate_tiles(const Product& p, const Features& features) {
     if ((s.groups && !features.groups) || !takes(s, p) || s.columns == 144) continue;
     if (s.fed) {
       s = with_all_stages(s, features);
-      tiles.push_back({s, estimate(p, s, features)});
+      if (s.stages >= least_stages) tiles.push_back({s, estimate(p, s, features)});
       continue;
     }
     const auto deepest = static_cast<int>(std::min<int64_t>(most_stages, most_bytes(features) / stage_bytes(s)));
-    for (const int stages : {std::max(s.stages, deepest), s.stages})
+    for (const int stages : {std::max(s.stages, deepest), s.stages}) {
+      if (stages * stage_bytes(s) > most_bytes(features)) continue;
       for (const int pieces : {1, 2, 3, 4, 6, 8}) {
         s.stages = stages, s.pieces = pieces;
         if (pieces > 1 && (!features.groups || pieces > steps_of(p) || blocks_of(p, s) > places(pieces, features)))
           break;
         tiles.push_back({s, estimate(p, s, features)});
       }
+    }
   }
   return sorted(std::move(tiles));
 }
