@@ -73,7 +73,8 @@ void read_own(const nlohmann::json& json, std::span<const OwnRange> ranges, cons
   std::vector<std::string> names;
   for (const OwnRange& range : ranges) names.push_back(range.key);
   for (const auto& [key, value] : json.items()) {
-    const auto range = std::find_if(ranges.begin(), ranges.end(), [&](const OwnRange& r) { return r.key == key; });
+    const auto range =
+        std::find_if(ranges.begin(), ranges.end(), [&name = key](const OwnRange& r) { return r.key == name; });
     if (range == ranges.end()) refuse_key(key, names, path, "own.");
     const int64_t number = integer(value, key, range->low, range->high, path);
     if (const std::string problem = range_problem(key.c_str(), number, range->low, range->high); !problem.empty())
@@ -104,7 +105,7 @@ void read_config(const JsonSource& source, std::span<const OwnRange> own, Target
     } else if (key == "own") {
       read_own(value, own, path, config.own);
     } else if (!read_number(config_ranges(), key, value, config, path)) {
-      const auto is_key = [&](const ConfigRange<Machine>& r) { return r.key == key; };
+      const auto is_key = [&name = key](const ConfigRange<Machine>& r) { return r.key == name; };
       if (std::any_of(machine_ranges().begin(), machine_ranges().end(), is_key))
         fail(ErrorKind::bad_input, "{}: {} is a field of machine: expected {{\"machine\": {{\"{}\": {}}}}}", path, key,
              key, json_text(value));
