@@ -42,6 +42,8 @@ WRONG = {
     "expected auto, float16, bfloat16 or float32; did you mean float32": {"dtype": "float31"},
     "dtype: expected a str, found torch.float16": {"dtype": torch.float16},
     "threads: expected an integer": {"threads": "2"},
+    "threads: expected 1 to 4096, or 0": {"threads": -1},
+    "threads: expected 1 to 4096, or 0 for": {"threads": 2**70},
     "constant_weights: expected True or False, found 1": {"constant_weights": 1},
 }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <unordered_map>
 
 #include "base/error.h"
@@ -254,6 +255,27 @@ Program build(const Program& from, std::vector<MethodGraph> graphs, const PassCo
   return made;
 }
 
+std::set<std::string> architectures_of(const Variant& made) {
+  std::set<std::string> architectures;
+  for (const CodeSet& set : made.code)
+    for (const Code& code : set) architectures.insert(code.architecture);
+  return architectures;
+}
+
+// For the target's machine; for that which the program was made for where it is for the same architectures.
+Program build_again(const Program& from, const std::vector<MethodGraph>& graphs, const CodegenTarget& target,
+                    const CodegenTarget& host) {
+  PassContext context = context_for(from, target, host);
+  Program made = build(from, graphs, context, target);
+  const TargetConfig& given = from.devices[0].config;
+  const bool same = given.machine == context.target.machine && given.own == context.target.own;
+  if (same || from.devices[0].target != target.config().name || architectures_of(from) != architectures_of(made))
+    return made;
+  context.target = given;
+  const auto configured = target.with_config(given);
+  return build(from, graphs, context, configured ? *configured : target);
+}
+
 }  // namespace
 
 std::shared_ptr<const Program> recompile(const Program& program, const std::string& target_name) {
@@ -267,15 +289,15 @@ std::shared_ptr<const Program> recompile(const Program& program, const std::stri
          "the program is for target '{}', which this build does not have: expected {} as --target", own,
          fmt::join(target_names(), ", "));
   const auto target = open_target(target_name.empty() ? own : target_name);
-  const PassContext context = context_for(program, *target, host);
   const std::vector<MethodGraph> graphs = graphs_of(program);
-  auto made = std::make_shared<Program>(build(program, graphs, context, *target));
+  auto made = std::make_shared<Program>(build_again(program, graphs, *target, host));
   // What was cut into parts for one architecture stays so: where there are as many variants, each is made of its own.
   const auto others = target->variants();
   for (size_t n = 0; n < others.size(); ++n) {
     const bool own_steps = others.size() == program.variants.size();
-    made->variants.push_back(adopt(*made, build(program, own_steps ? graphs_of(with_variant(program, n)) : graphs,
-                                                context_for(program, *others[n], host), *others[n])));
+    const Program variant = own_steps ? with_variant(program, n) : program;
+    made->variants.push_back(
+        adopt(*made, build_again(variant, own_steps ? graphs_of(variant) : graphs, *others[n], host)));
   }
   find_states(*made, made->text);
   std::vector<std::string> problems = check_program(*made);

@@ -11,7 +11,9 @@ import torch
 
 from ..arguments import flag, mapping, text, thread_count
 from ..errors import Problem, UnsupportedError, UsageError
+from ..program import Program
 from ..program import compile as compile_program
+from ..session import Session
 
 KINDS = ("cpu", "cuda")  # of targets: PyTorch has tensors there, by the same name
 HERE = "torch.compile takes targets that PyTorch has tensors on"
@@ -40,7 +42,7 @@ def options_of(given: Mapping[str, Any] | None) -> Options:
         raise UsageError(f"there is no option {', '.join(sorted(unknown))}: expected some of {', '.join(known)}")
     found = Options(**given)
     flag("constant_weights", found.constant_weights)
-    thread_count(found.threads)
+    _check_threads(thread_count(found.threads))
     _check_known(text("target", found.target), "float32" if found.dtype is None else text("dtype", found.dtype))
     if found.kind not in KINDS:
         raise UsageError(f"target {found.target}: {HERE}, {' or '.join(KINDS)}")
@@ -49,14 +51,23 @@ def options_of(given: Mapping[str, Any] | None) -> Options:
 
 @functools.cache
 def _check_known(target: str, dtype: str) -> None:
-    """That the compiler knows them: it is asked with a model of one element, as it alone has the lists, and the words for
-    what is in none."""
+    """That the compiler knows them: it is asked, as it alone has the lists, and the words for what is in none."""
+    _one_element(target, dtype)
+
+
+@functools.cache
+def _check_threads(threads: int) -> None:
+    """That a session may have so many."""
+    Session(_one_element("cpu", "float32"), threads=threads)
+
+
+def _one_element(target: str, dtype: str) -> Program:
     x = {"name": "x", "shape": [1], "dtype": "float32"}
     y = {**x, "name": "y", "producer_node": "y", "producer_output_idx": 0}
     node = {"name": "y", "op_type": "aten.relu.default", "attrs": {}, "outputs": [{**x, "name": "y"}]}
     node["inputs"] = [{**x, "producer_node": "x", "producer_output_idx": 0}]
     ir = {"graph_inputs": [x], "graph_outputs": [y], "weights": [], "nodes": [node]}
-    compile_program(ir, target=target, dtype=dtype)
+    return compile_program(ir, target=target, dtype=dtype)
 
 
 def device_of_graph(

@@ -58,6 +58,10 @@ Machine machine_of(const std::string& architecture) {
 }
 
 void check_machine(const Machine& machine, const std::string& architecture) {
+  constexpr int64_t most_units = 1024;
+  if (machine.units > most_units)
+    fail(ErrorKind::usage, "target cuda: machine.units: expected 1 to {} multiprocessors, found {}", most_units,
+         machine.units);
   const int64_t most = machine_of(architecture).block_bytes;
   if (machine.block_bytes < least_block || machine.block_bytes > most)
     fail(ErrorKind::usage, "target cuda: machine.block_bytes: expected {}{} for {}, found {}", least_block,

@@ -223,6 +223,12 @@ TEST_F(CudaTarget, TheMachineIsOfTheConfig) {
     EXPECT_EQ(ways[0].launch.how, launch.how);
     EXPECT_EQ(ways[0].launch.grid, launch.grid);
   }
+  // Made again, it is for the same machine, unless it is for other architectures.
+  const auto again = recompile(*small);
+  EXPECT_EQ(machine(*again), machine(*small));
+  EXPECT_EQ(machine(again->variants[0]), machine(small->variants[0]));
+  EXPECT_EQ(again->devices[0].config.own, small->devices[0].config.own);
+  EXPECT_EQ(machine(*recompile(*small, "cuda:sm_86")).units, 84);
   // What no device is is refused; the least that all are is enough.
   const auto error = [&](const std::string& target, const std::string& rules) {
     try {
@@ -236,6 +242,8 @@ TEST_F(CudaTarget, TheMachineIsOfTheConfig) {
             "target cuda: machine.block_bytes: expected 101376 for sm_80, found 101377");
   EXPECT_EQ(error("cuda:sm_90a", R"({"machine": {"block_bytes": 0}})"),
             "target cuda: machine.block_bytes: expected 101376 to 232448 for sm_90a, found 0");
+  EXPECT_EQ(error("cuda:sm_90a", R"({"machine": {"units": 1025}})"),
+            "target cuda: machine.units: expected 1 to 1024 multiprocessors, found 1025");
   EXPECT_EQ(error("cuda:sm_90a", R"({"machine": {"unit_bytes": 232447}})"),
             "target cuda: machine.unit_bytes: expected at least the 232448 of a block, found 232447");
   const auto least =

@@ -11,6 +11,7 @@ import contextlib
 import functools
 import logging
 import os
+import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator
@@ -27,6 +28,8 @@ def _renew_lock() -> None:
     global _lock, _tracing
     if _tracing != get_ident():
         _lock, _tracing = threading.RLock(), None
+        if compiler := sys.modules.get("torch.compiler"):
+            compiler._is_exporting_flag = False  # what torch.export tells all threads of its own
 
 
 os.register_at_fork(after_in_child=_renew_lock)
