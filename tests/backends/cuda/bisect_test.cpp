@@ -5,10 +5,10 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "backends/cuda/gpu.h"
 #include "compiler/bisect_for.h"
 #include "compiler/compile_for.h"
 #include "compiler/ir.h"
-#include "backends/cuda/gpu.h"
 
 namespace npusim {
 namespace {

@@ -1,6 +1,6 @@
 // The GPU alone, beside the CPU, which runs kernel IR in the same program, and as two devices of one program.
-#include "conformance/devices.h"
 #include "backends/cuda/gpu.h"
+#include "conformance/devices.h"
 #include "kernel/facts/fourier.h"
 #include "kernel/facts/order.h"
 #include "kernel/fuse/unfuse.h"

@@ -7,9 +7,9 @@
 #include <thread>
 
 #include "backends/cuda/codegen/stream/way.h"
+#include "backends/cuda/gpu.h"
 #include "backends/cuda/memory.h"
 #include "base/error.h"
-#include "backends/cuda/gpu.h"
 #include "npusim/compare.h"
 #include "npusim/compiler.h"
 #include "npusim/machine.h"

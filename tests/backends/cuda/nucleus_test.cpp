@@ -3,8 +3,8 @@
 
 #include <random>
 
-#include "compiler/nucleus_graph.h"
 #include "backends/cuda/harness/check.h"
+#include "compiler/nucleus_graph.h"
 #include "kernel/evaluate.h"
 
 namespace npusim {

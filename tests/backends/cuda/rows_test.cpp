@@ -6,9 +6,9 @@
 #include <cmath>
 
 #include "backends/cuda/codegen/choose/beside.h"
-#include "backends/cuda/target.h"
 #include "backends/cuda/harness/check.h"
 #include "backends/cuda/harness/machine.h"
+#include "backends/cuda/target.h"
 #include "kernel/builder.h"
 #include "kernel/evaluate.h"
 #include "print/lanes.h"

@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "backends/cuda/codegen/stream/launch.h"
-#include "base/dtype.h"
 #include "backends/cuda/harness/features.h"
 #include "backends/cuda/harness/harness.h"
+#include "base/dtype.h"
 #include "kernel/builder.h"
 #include "kernel/evaluate.h"
 #include "program/program.h"

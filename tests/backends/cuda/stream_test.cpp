@@ -3,10 +3,10 @@
 #include <gtest/gtest.h>
 
 #include "backends/cuda/codegen/stream/launch.h"
-#include "base/error.h"
-#include "compiler/compile_for.h"
 #include "backends/cuda/harness/features.h"
 #include "backends/cuda/stream_chain.h"
+#include "base/error.h"
+#include "compiler/compile_for.h"
 #include "kernel/contractions.h"
 
 namespace npusim {

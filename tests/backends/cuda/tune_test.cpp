@@ -3,9 +3,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include "backends/cuda/target_fixture.h"
 #include "base/file.h"
 #include "base/hash.h"
-#include "backends/cuda/target_fixture.h"
 #include "program/variant.h"
 
 namespace npusim {

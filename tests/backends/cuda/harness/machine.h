@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "backends/cuda/codegen/choose/implementations.h"
+#include "backends/cuda/harness/harness.h"
 #include "backends/cuda/target_compile.h"
 #include "base/tensor.h"
-#include "backends/cuda/harness/harness.h"
 
 namespace npusim {
 
