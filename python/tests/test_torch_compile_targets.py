@@ -186,12 +186,16 @@ def test_what_more_is_read_of_a_kernel_stays():
     graph = torch.fx.Graph()
     query = graph.placeholder("query")
     query.meta["val"] = HEADS
-    for arguments, result in (((None, True), 1), ((None, False, 0.5), 0)):  # the log of the weights' sum; with dropout
-        call = graph.call_function(ATEN._scaled_dot_product_efficient_attention.default, (query,) * 3 + arguments)
+    few = graph.placeholder("few")
+    few.meta["val"] = HEADS[:, :, :2]
+    causal = ((few, query, query, None, False, 0.0, True), 0)  # fewer rows than keys
+    weights, drop = ((query, query, query, None, True), 1), ((query, query, query, None, False, 0.5), 0)
+    for arguments, result in (weights, drop, causal):
+        call = graph.call_function(ATEN._scaled_dot_product_efficient_attention.default, arguments)
         last = graph.call_function(operator.getitem, (call, result))
     graph.output(last)
     spell_out_kernels(graph)
-    assert sum(node.target is ATEN._scaled_dot_product_efficient_attention.default for node in graph.nodes) == 2
+    assert sum(node.target is ATEN._scaled_dot_product_efficient_attention.default for node in graph.nodes) == 3
 
 
 def test_the_same_graph_for_the_host_is_refused():

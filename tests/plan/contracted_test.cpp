@@ -79,7 +79,7 @@ void check_product(const Kernel& kernel, const Product& p) {
 TEST(Contracted, ProductsOfRandomConvolutions) {
   std::mt19937 random(5);
   const auto of = [&](std::initializer_list<int64_t> values) { return values.begin()[random() % values.size()]; };
-  int products = 0, words = 0, parts = 0;
+  int words = 0, parts = 0;
   for (int n = 0; n < 300; ++n) {
     ConvCase c;
     c.batch = of({1, 2}), c.groups = of({1, 1, 2, 8}), c.in_channels = of({1, 3, 4, 8}), c.out_channels = of({1, 5, 8});
@@ -106,11 +106,9 @@ TEST(Contracted, ProductsOfRandomConvolutions) {
       EXPECT_EQ(known.windows->groups * known.windows->out_channels, c.groups * c.out_channels);
       EXPECT_EQ(known.whole_image, is_whole(kernel, *known.windows));
     }
-    ++products;
     words += known.product->a.words != Operand::Words::none;
     parts += known.product->filled != word_of(*known.product);
   }
-  EXPECT_EQ(products, 300);
   EXPECT_GT(words, 30);  // each kind was met
   EXPECT_GT(parts, 5);
 }

@@ -53,11 +53,8 @@ class Maker {
 
  private:
   std::shared_ptr<const LaunchPlan> plan_at(LaunchPlace place) const {
-    const SequencePlans none;
-    const bool planned = place.method < 0 || !plans_.methods.empty();
-    const SequencePlans& of = place.method < 0 ? plans_.recipes
-                              : planned        ? plans_.methods[static_cast<size_t>(place.method)]
-                                               : none;
+    if (place.method >= 0 && plans_.methods.empty()) return nullptr;
+    const SequencePlans& of = place.method < 0 ? plans_.recipes : plans_.methods[static_cast<size_t>(place.method)];
     return place.number < of.launches.size() ? of.launches[place.number] : nullptr;
   }
 

@@ -66,6 +66,26 @@ TEST(CudaStream, AttentionOfManyKeys) {
   }
 }
 
+// Of devices with few multiprocessors and with many: as many blocks at most, and splits of the keys.
+TEST(CudaStream, BlocksOfAnyMachine) {
+  for (const int units : {3, 148, 1024}) {
+    SCOPED_TRACE(units);
+    AttentionCase c;
+    c.type = DType::bf16, c.kv_heads = 2, c.group = 2, c.queries = 1, c.keys = 70 * 32 - 5, c.depth = c.columns = 64;
+    const auto score = [](KernelBuilder&, Ex leaf, Ex mask) { return leaf * 0.3 + mask; };
+    const int64_t width = c.kv_heads * c.group * c.depth;
+    Chain chain;
+    chain.device.units = units;
+    chain.add(linear(1, width, 64, c.type, c.type, c.type, plain), {"x", "w1", "wb1", "x_r", "q"});
+    chain.add(attention(c, DType::f32, score), {"q", "x_k", "x_v", "x_mask", "mixed"});
+    chain.add(linear(1, 2100, width, c.type, c.type, c.type, plain), {"mixed", "w2", "wb2", "x_s", "y"});
+    Launch launch;
+    chain.text_of(launch);
+    EXPECT_EQ(launch.grid[0], static_cast<uint32_t>(units));
+    chain.check(0.01);
+  }
+}
+
 // Each warp has keys of its own, no mask says which are hidden, and infinite values stay infinite.
 TEST(CudaStream, AttentionOfAllKeys) {
   constexpr double infinity = std::numeric_limits<double>::infinity();

@@ -141,6 +141,7 @@ inline double distance(const Buffer& b, const std::vector<std::byte>& found, con
 // caller's with x or y, and else the method's own.
 struct Chain {
   Program program;
+  cuda::codegen::Features device = hopper;
   std::map<std::string, int32_t> named;
   Chain() {
     program.devices = {{"cuda", {}}};
@@ -189,7 +190,7 @@ struct Chain {
     launch.together = true;
     std::string why;
     auto stream = cuda::codegen::stream::make_stream(
-        cuda::codegen::stream::method_of(program, program.methods[0], launch), way, hopper, false, why);
+        cuda::codegen::stream::method_of(program, program.methods[0], launch), way, device, false, why);
     if (!stream) fail(ErrorKind::internal, "no stream: {}", why);
     const Method& method = program.methods[0];
     plan::fill_launch(program, method, launched_by(*stream, plan::steps_of(method, launch)), launch);

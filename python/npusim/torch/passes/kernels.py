@@ -12,11 +12,17 @@ ATEN = torch.ops.aten
 Call = tuple[Any, tuple[Any, ...], dict[str, Any]]  # operator, arguments
 
 
+def _extents(node: Any) -> tuple[int, int]:
+    """Heads and rows."""
+    shape = node.meta["val"].shape
+    return shape[-3], shape[-2]
+
+
 def _attention(query: Any, key: Any, value: Any, mask: Any, drop: float, causal: bool, scale: float | None) -> Call | None:
-    if drop:
+    (heads, rows), (key_heads, keys) = _extents(query), _extents(key)
+    if drop or (causal and rows != keys):  # kernels do not agree on which keys the first rows then see
         return None
-    grouped = query.meta["val"].shape[-3] != key.meta["val"].shape[-3]
-    more = {"scale": scale, "enable_gqa": grouped}
+    more = {"scale": scale, "enable_gqa": heads != key_heads}
     return ATEN.scaled_dot_product_attention.default, (query, key, value, mask, 0.0, causal), more
 
 

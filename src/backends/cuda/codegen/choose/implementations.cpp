@@ -27,12 +27,11 @@ namespace {
 
 constexpr size_t most_steps = 4;  // of a launch
 
-using Kernels = std::span<const Kernel* const>;
-
 // One way to make launches. Of several steps, `joins` says how many of them, from the first on, are one launch (less
 // than two: none) and notes in the plan what it found; of one kernel, or equal ones, `concerns` says whether it is
 // asked at all, and `declines` why it does not take them ("" if it does).
 struct Implementation {
+  By by;
   std::string_view name;
   size_t (*joins)(std::span<const GroupStep> steps, std::span<const plan::Contracted> contracted,
                   const Features& features, StepsPlan& plan);
@@ -42,23 +41,15 @@ struct Implementation {
   std::vector<Made> (*make)(const LaunchKernels& launch, const Product* product, const Features& features, size_t most);
 };
 
-// Whether none has to do with what the other one writes.
-bool are_apart(const GroupStep& a, const GroupStep& b) {
-  for (size_t i = 0; i < a.values.size(); ++i)
-    for (size_t j = 0; j < b.values.size(); ++j)
-      if ((a.kernel->args[i].written || b.kernel->args[j].written) && a.values[i] == b.values[j]) return false;
-  return true;
-}
-
 // A launch has one word for traps, in which the last one stays: the first of the steps that trap would be lost.
 bool are_beside(const GroupStep& first, const GroupStep& next, const Features& features) {
-  return can_be_beside(*next.kernel, features) && are_apart(first, next) &&
+  return can_be_beside(*next.kernel, features) && products::are_apart(first, next) &&
          !(takes_trap(*first.kernel) && takes_trap(*next.kernel));
 }
 
 bool is_equal(const GroupStep& first, const GroupStep& next) {
   return next.kernel->contraction && next.values.size() == first.values.size() &&
-         kernel_name(*next.kernel) == kernel_name(*first.kernel) && are_apart(first, next);
+         kernel_name(*next.kernel) == kernel_name(*first.kernel) && products::are_apart(first, next);
 }
 
 // How many steps, from the first on, are what each of them is to all before it.
@@ -179,21 +170,24 @@ std::vector<Made> make_as_rows(const LaunchKernels& l, const Product*, const Fea
 }
 
 constexpr Implementation implementations[] = {
-    {"pair", join_pair, nullptr, nullptr, make_pair},
-    {"columns", join_columns, nullptr, nullptr, make_columns},
-    {"beside", join_beside, nullptr, nullptr, make_all_beside},
-    {"attention", nullptr, is_attention, attention_declines, make_attention},
-    {"dots", nullptr, is_product, product_declines<products::dots_decline>, make_dots},
-    {"patches", nullptr, is_product, patches_decline, make_patches},
-    {"depthwise", nullptr, is_product, depthwise_declines, make_depthwise},
-    {"tiles", nullptr, is_product, product_declines<products::tiles_decline>, make_tiles},
-    {"combined lines", nullptr, combines, kernel_declines<rows::combine_decline>, make_one<rows::make_combined>},
-    {"ordered rows", nullptr, orders, kernel_declines<rows::order_decline>, make_one<rows::make_ordered>},
-    {"scanned rows", nullptr, scans, scan_declines, make_one<rows::make_scanned>},
-    {"pairs", nullptr, pairs_up, kernel_declines<rows::pairs_decline>, make_one<rows::make_pairs>},
-    {"rows", nullptr, [](const Kernel&, const Analysis&) { return true; }, takes_all, make_as_rows},
+    {By::pair, "pair", join_pair, nullptr, nullptr, make_pair},
+    {By::columns, "columns", join_columns, nullptr, nullptr, make_columns},
+    {By::beside, "beside", join_beside, nullptr, nullptr, make_all_beside},
+    {By::attention, "attention", nullptr, is_attention, attention_declines, make_attention},
+    {By::dots, "dots", nullptr, is_product, product_declines<products::dots_decline>, make_dots},
+    {By::patches, "patches", nullptr, is_product, patches_decline, make_patches},
+    {By::depthwise, "depthwise", nullptr, is_product, depthwise_declines, make_depthwise},
+    {By::tiles, "tiles", nullptr, is_product, product_declines<products::tiles_decline>, make_tiles},
+    {By::combined_lines, "combined lines", nullptr, combines, kernel_declines<rows::combine_decline>,
+     make_one<rows::make_combined>},
+    {By::ordered_rows, "ordered rows", nullptr, orders, kernel_declines<rows::order_decline>,
+     make_one<rows::make_ordered>},
+    {By::scanned_rows, "scanned rows", nullptr, scans, scan_declines, make_one<rows::make_scanned>},
+    {By::pairs, "pairs", nullptr, pairs_up, kernel_declines<rows::pairs_decline>, make_one<rows::make_pairs>},
+    {By::rows, "rows", nullptr, [](const Kernel&, const Analysis&) { return true; }, takes_all, make_as_rows},
 };
 constexpr size_t rows_as_printed = std::size(implementations) - 1;
+static_assert(implementations[rows_as_printed].by == By::rows);
 
 // The first implementation of one kernel, from this one on, that takes it; those that do not are noted. `rows` does.
 size_t find_implementation(size_t from, const Kernel& kernel, const Analysis& known, const Product* product,
@@ -223,7 +217,7 @@ std::vector<std::string> traps_of(const Kernel& printed) {
 
 }  // namespace
 
-std::string_view StepsPlan::name() const { return implementations[implementation].name; }
+By StepsPlan::by() const { return implementations[implementation].by; }
 
 StepsPlan plan_kernel(const Kernel& kernel, Analysis known, int copies, const Features& features) {
   StepsPlan plan;

@@ -12,6 +12,22 @@
 
 namespace npusim::cuda::codegen::choose {
 
+enum class By : uint8_t {
+  pair,
+  columns,
+  beside,
+  attention,
+  dots,
+  patches,
+  depthwise,
+  tiles,
+  combined_lines,
+  ordered_rows,
+  scanned_rows,
+  pairs,
+  rows,
+};
+
 // What one launch of some steps is, decided once: which of the implementations makes it, and what that has found.
 struct StepsPlan : LaunchPlan {
   size_t implementation = 0;           // its number in the list
@@ -19,7 +35,7 @@ struct StepsPlan : LaunchPlan {
   std::optional<products::Pair> pair;  // of two products, of which the second reads what the first makes
   std::vector<Product> columns;        // of products of the same rows that differ, by step
   std::vector<std::string> declined;   // why those asked before declined: "tiles: operands of int8"
-  std::string_view name() const;       // of the implementation
+  By by() const;                       // which that is
 };
 
 // The first so many of these steps, which follow each other, that are one launch.

@@ -68,9 +68,9 @@ int64_t find_split_of_dots(const Kernel& k, const Product& product, const Featur
 // Into how many pieces of which reduced dimension: 1 if it stays whole.
 int64_t find_split(const Kernel& k, const Analysis& known, const Features& features, size_t& along) {
   const std::optional<Product>& product = known.contracted.product;
-  const std::string_view made_as = plan_kernel(k, known, 1, features).name();
-  if (made_as == "dots") return find_split_of_dots(k, *product, features, along);
-  if (made_as != "tiles") return 1;
+  const By by = plan_kernel(k, known, 1, features).by();
+  if (by == By::dots) return find_split_of_dots(k, *product, features, along);
+  if (by != By::tiles) return 1;
   constexpr double of_sum = 5500;  // cycles for the second kernel and what lies between
   double least = products::rate_tiles(*product, features)[0].cycles;
   int64_t best = 1;
@@ -186,7 +186,7 @@ Unfused parts_of_transform(const Kernel& kernel, const Features& features) {
 }
 
 bool is_one_attention(const Kernel& k, const Analysis& known, const Features& features) {
-  return plan_kernel(k, known, 1, features).name() == "attention";
+  return plan_kernel(k, known, 1, features).by() == By::attention;
 }
 
 Unfused products_of_attention(const Kernel& kernel) {

@@ -38,17 +38,6 @@ bool can_be_column(const Kernel& kernel, const plan::Contracted& contracted) {
          is_plain(*contracted.product) && !dots_decline(*contracted.product).empty();
 }
 
-// Whether a step has to do with what the other one writes.
-bool meet(const GroupStep& a, const GroupStep& b) {
-  const auto writes_of = [](const GroupStep& by, const GroupStep& of) {
-    for (size_t i = 0; i < by.values.size(); ++i)
-      if (by.kernel->args[i].written && std::find(of.values.begin(), of.values.end(), by.values[i]) != of.values.end())
-        return true;
-    return false;
-  };
-  return writes_of(a, b) || writes_of(b, a);
-}
-
 // Cycles of the launches that there are without.
 double cycles_apart(std::span<const GroupStep> steps, const std::vector<Product>& products, const Features& features) {
   double apart = 0;
@@ -65,6 +54,13 @@ double cycles_apart(std::span<const GroupStep> steps, const std::vector<Product>
 
 }  // namespace
 
+bool are_apart(const GroupStep& a, const GroupStep& b) {
+  for (size_t i = 0; i < a.values.size(); ++i)
+    for (size_t j = 0; j < b.values.size(); ++j)
+      if ((a.kernel->args[i].written || b.kernel->args[j].written) && a.values[i] == b.values[j]) return false;
+  return true;
+}
+
 std::vector<Product> find_columns(std::span<const GroupStep> steps, std::span<const plan::Contracted> contracted,
                                   const Features& features) {
   std::vector<Product> products;
@@ -76,8 +72,8 @@ std::vector<Product> find_columns(std::span<const GroupStep> steps, std::span<co
     if (n > 0 &&
         (!same_rows(products[0], product) || value(steps[0], products[0].a.arg) != value(steps[n], product.a.arg)))
       break;
-    if (std::any_of(steps.begin(), steps.begin() + static_cast<ptrdiff_t>(n),
-                    [&](const GroupStep& step) { return meet(step, steps[n]); }))
+    if (!std::all_of(steps.begin(), steps.begin() + static_cast<ptrdiff_t>(n),
+                     [&](const GroupStep& step) { return are_apart(step, steps[n]); }))
       break;
     products.push_back(product);
   }

@@ -8,6 +8,8 @@
 
 namespace npusim::cuda::codegen::products {
 
+// Whether none has to do with what the other one writes.
+bool are_apart(const GroupStep& a, const GroupStep& b);
 // Those of these steps, from the first on, that one launch makes: products by step. None where that is not expected to
 // be faster. `contracted`: of the steps that have a contraction, up to the first that has none.
 std::vector<Product> find_columns(std::span<const GroupStep> steps, std::span<const plan::Contracted> contracted,
