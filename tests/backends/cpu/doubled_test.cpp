@@ -1,6 +1,7 @@
 // Expressions that are used twice at every step, so that a walk that does not remember where it was never ends: what
 // asks of kernels by their form is done with them at once, and what is computed is right.
 #include <array>
+#include <cmath>
 #include <numeric>
 
 #include "backends/cpu/check_step.h"

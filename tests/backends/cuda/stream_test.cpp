@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "backends/cuda/codegen/stream/launch.h"
 #include "backends/cuda/harness/features.h"
 #include "backends/cuda/stream_chain.h"

@@ -1,6 +1,8 @@
 // Few rows times a matrix: the loops alone, with every number of rows and every remainder, and the steps they are in.
 #include "backends/cpu/product/few_rows.h"
 
+#include <cmath>
+
 #include "backends/cpu/product/check.h"
 #include "backends/cpu/product/gemv.h"
 #include "kernel/contractions.h"
