@@ -138,12 +138,10 @@ std::string describe_ops(const std::string& target, bool json) {
   std::string text;
   for (const auto& [op_name, op] : op_table()) {
     const std::vector<std::string> in_place = in_place_forms(op);
-    const bool supported = op.record.family != OpFamily::host_only;
     list.push_back({{"name", op_name},
                     {"family", family_name(op.record.family)},
                     {"schema", op.record.schema},
-                    {"in_place", in_place},
-                    {"supported", supported}});
+                    {"in_place", in_place}});
     text += fmt::format("{:<44} {:<10} {}{}\n", op_name, family_name(op.record.family), op.record.schema,
                         in_place.empty() ? "" : "  also " + in_place[0]);
   }

@@ -66,8 +66,7 @@ Before operands_before(const OpCall& call, std::string_view arg) {
 }  // namespace
 
 std::string_view family_name(OpFamily family) {
-  constexpr std::array<std::string_view, 7> names{"formula", "view",   "contract", "reduce",
-                                                  "index",   "create", "host_only"};
+  constexpr std::array<std::string_view, 6> names{"formula", "view", "contract", "reduce", "index", "create"};
   return names[static_cast<size_t>(family)];
 }
 

@@ -20,7 +20,7 @@ struct OpCall;
 struct Lowering;
 struct ViewMap;
 
-enum class OpFamily : uint8_t { formula, view, contract, reduce, index, create, host_only };
+enum class OpFamily : uint8_t { formula, view, contract, reduce, index, create };
 std::string_view family_name(OpFamily family);
 
 // Where eager PyTorch puts a call's results: which share an operand's memory, so that a write to one is seen through
