@@ -22,13 +22,14 @@ struct DeviceLimits {
   double gflop_s = 0;    // 1e9 FLOP/s of bfloat16 products that are added in float32
 };
 
-// How a step is executed, for people: "matmul 128x768x768 f32", "loops"; and which implementations were asked before,
-// in their order, with the reason why each declined: "gemv", "128 rows".
+// An implementation that was asked before the one that does the work, and why it does not: "gemv", "128 rows".
+struct Declined {
+  std::string implementation, reason;
+};
+
+// How a step is executed, for people: "matmul 128x768x768 f32", "loops"; and who declined before, in their order.
 struct StepInfo {
   std::string how;
-  struct Declined {
-    std::string implementation, reason;
-  };
   std::vector<Declined> declined;
 };
 

@@ -15,6 +15,7 @@ void set_shape(Launch& launch, const Made& made) {
   launch.own_bytes = static_cast<uint64_t>(made.own_bytes);
   launch.early = made.early;
   launch.how = made.how;
+  launch.declined = made.declined;
 }
 
 std::span<const Step> steps_of(const Sequence& sequence, const Launch& launch) {

@@ -22,7 +22,8 @@ struct Made {
   std::vector<std::string> traps;  // what its trap word says, from 1 on; none: it takes none
   std::vector<size_t> trap_steps;  // whose each of them is, of several steps; none: the first one's
   bool early = false;              // it waits itself for what precedes it, where it must
-  std::string how;                 // which implementation, and why those before it declined
+  std::string how;                 // which implementation it is
+  std::vector<Declined> declined;  // those asked before
 };
 struct LaunchedBy {
   std::shared_ptr<const Made> made;

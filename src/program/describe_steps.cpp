@@ -99,6 +99,8 @@ class StepsText {
                          launch.count == 1 ? "" : "s", shortened(launch.symbol), launch.code, extents(launch.grid),
                          launch.together ? " together" : "", extents(launch.block),
                          launch.how.empty() ? "" : "\n      as " + shortened(launch.how), args);
+    for (const Declined& d : launch.declined)
+      text_ += fmt::format("      not as {}: {}\n", shortened(d.implementation), shortened(d.reason));
   }
 
   std::string device(int32_t number) const {
@@ -143,7 +145,10 @@ Json sequence_json(const Program& program, const Sequence& sequence) {
       json["steps"].back()["estimate"] = {{"ms", 1e3 * step.estimate.seconds},
                                           {"bound", resource_name(step.estimate.bound)}};
   }
-  for (const Launch& l : sequence.launches)
+  for (const Launch& l : sequence.launches) {
+    Json declined = Json::array();
+    for (const auto& [implementation, reason] : l.declined)
+      declined.push_back({{"implementation", implementation}, {"reason", reason}});
     json["launches"].push_back({{"first", l.first},
                                 {"count", l.count},
                                 {"code", l.code},
@@ -153,7 +158,10 @@ Json sequence_json(const Program& program, const Sequence& sequence) {
                                 {"args", l.args},
                                 {"own_bytes", l.own_bytes},
                                 {"together", l.together},
+                                {"how", l.how},
+                                {"declined", std::move(declined)},
                                 {"traps", l.traps}});
+  }
   return json;
 }
 

@@ -160,11 +160,16 @@ void fields(Archive& a, S& s) {
   a("node", s.node), a("op", s.op), a("reason", s.reason);
 }
 
+template <typename Archive, Like<Declined> S>
+void fields(Archive& a, S& s) {
+  a("implementation", s.implementation), a("reason", s.reason);
+}
+
 template <typename Archive, Like<Launch> S>
 void fields(Archive& a, S& s) {
   a("first", s.first), a("count", s.count), a("code", s.code), a("symbol", s.symbol), a("grid", s.grid);
   a("block", s.block), a("shared_bytes", s.shared_bytes), a("own_bytes", s.own_bytes), a("together", s.together);
-  a("how", s.how), a("args", s.args), a("traps", s.traps), a("early", s.early);
+  a("how", s.how), a("declined", s.declined), a("args", s.args), a("traps", s.traps), a("early", s.early);
 }
 
 template <typename Archive, Like<Sequence> S>

@@ -13,12 +13,13 @@
 #include "base/origin.h"
 #include "base/tensor.h"
 #include "kernel/kernel.h"
+#include "npusim/device.h"
 #include "npusim/program.h"
 #include "program/target_config.h"
 
 namespace npusim {
 
-inline constexpr uint32_t program_version = 6;
+inline constexpr uint32_t program_version = 7;
 
 enum class BufferKind : uint8_t {
   input,     // written by the caller before a run
@@ -114,8 +115,9 @@ struct Launch {
   // Its blocks wait for each other: all of them run at once, and there are as many as the device can run so, at most
   // `grid`. What each does depends on how many there are, what all of them do does not.
   bool together = false;
-  std::string how = {};  // what the target chose and why, for describe
-  bool early = false;    // may start before what precedes it has ended: its code waits for that where it must
+  std::string how = {};                 // which of the target's implementations it is, for people
+  std::vector<Declined> declined = {};  // those asked before
+  bool early = false;  // may start before what precedes it has ended: its code waits for that where it must
 };
 
 // Steps in order and their launches, in order: none, or one for each kernel step of a device.

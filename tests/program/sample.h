@@ -155,6 +155,7 @@ inline Program split_program() {
   decode.steps.push_back({2, {first + 1, first + 2}, 1, {5}});
   decode.steps.push_back({-1, {first + 2, 7}, 0, {5}});
   decode.launches = {{3, 2, 0, "f", {1, 1, 1}, {32, 1, 1}, {first, first + 2, trap_word}, {"an index is wrong"}}};
+  decode.launches.back().declined = {{"tiles", "8 rows"}};
   decode.arenas.push_back({96, 32, 32});
   p.choices = {{"f", "a device", "a compiler 1.0", "as one block", "as two blocks", 0.25, 0.5}};
   p.methods[0].arenas.resize(2);

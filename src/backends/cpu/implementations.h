@@ -13,7 +13,7 @@ Context make_context(int threads);
 
 struct Choice {
   std::unique_ptr<BoundStep> step;
-  std::vector<StepInfo::Declined> declined;
+  std::vector<Declined> declined;
   // What the step may leave as it was, of results that are not told to keep what is there: zero before it.
   std::vector<std::span<std::byte>> cleared = {};
 };

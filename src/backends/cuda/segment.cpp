@@ -114,6 +114,9 @@ CudaSegment::BoundLaunch CudaSegment::bind(const Launch& launch, const Program& 
   BoundLaunch bound;
   bound.first = static_cast<size_t>(launch.first);
   bound.symbol = launch.symbol;
+  bound.info = {fmt::format("{}{}{} {}x{}", launch.how, launch.how.empty() ? "" : ": ", launch.symbol, launch.grid[0],
+                            launch.block[0]),
+                launch.declined};
   bound.grid = launch.grid;
   bound.block = launch.block;
   bound.shared_bytes = launch.shared_bytes;
@@ -299,7 +302,7 @@ StepInfo CudaSegment::step_info(size_t step) const {
   const auto after = std::upper_bound(launches_.begin(), launches_.end(), step,
                                       [](size_t value, const BoundLaunch& l) { return value < l.first; });
   const BoundLaunch& l = *(after - 1);
-  return {fmt::format("{} {}x{}", l.symbol, l.grid[0], l.block[0]), {}};
+  return l.info;
 }
 
 std::string CudaSegment::take_trap() {

@@ -37,6 +37,7 @@ class CudaSegment : public Segment {
   struct BoundLaunch {
     size_t first = 0;  // step
     std::string symbol;
+    StepInfo info;  // of its steps
     Function function = nullptr;
     std::array<uint32_t, 3> grid, block;
     uint32_t shared_bytes = 0;

@@ -171,7 +171,8 @@ TEST(CudaDevice, IsNamedByItsNumber) {
 // Launches go into a graph when they are made ready; running it asks for nothing else, and not for the host's memory.
 TEST(CudaSegment, IsOneGraph) {
   Bench bench;
-  const Program program = gathers();
+  Program program = gathers();
+  program.methods[0].launches[0].how = "rows", program.methods[0].launches[0].declined = {{"dots", "5 rows"}};
   const int launched = calls("cuLaunchKernel"), made = calls("cuGraphInstantiate"), run = calls("cuGraphLaunch");
   const auto segment = bench.prepare(program);
   EXPECT_EQ(calls("cuLaunchKernel") - launched, 2);
@@ -191,6 +192,10 @@ TEST(CudaSegment, IsOneGraph) {
   bench.queue->wait();
   EXPECT_EQ(calls("cuLaunchKernel") - launched, 3);
   EXPECT_EQ(segment->step_info(1).how, "gather 1x256");
+  const StepInfo first = segment->step_info(0);
+  EXPECT_EQ(first.how, "rows: gather 1x256");
+  ASSERT_EQ(first.declined.size(), 1U);
+  EXPECT_EQ(first.declined[0].implementation + ": " + first.declined[0].reason, "dots: 5 rows");
 }
 
 TEST(CudaSegment, TrapsAreTheFirstStepsAndReportedOnce) {

@@ -62,16 +62,19 @@ TEST(CudaProducts, TwoProductsOfTheSameRowsInOneKernel) {
     one.kernels[1] = linear(m, n, k, DType::bf16, DType::bf16, DType::bf16, gated);
     one.kernels[1].name = name_of(s) + (s.narrow ? "narrow" : "");
     const GroupStep gate{&one.kernels[0], {0, 1, 2, 3, 4}}, up{&one.kernels[1], {0, 5, 6, 4, 7}};
-    const auto pair = cuda::codegen::products::find_pair(gate, up, hopper, keep);
-    ASSERT_TRUE(pair);
-    EXPECT_FALSE(cuda::codegen::products::find_pair(up, gate, hopper));
-    EXPECT_FALSE(cuda::codegen::products::find_pair(gate, up, any));
-    EXPECT_FALSE(cuda::codegen::products::find_pair(gate, {&one.kernels[1], {8, 5, 6, 4, 7}}, hopper))
-        << "of other rows";
-    EXPECT_FALSE(cuda::codegen::products::find_pair(gate, {&one.kernels[1], {0, 4, 6, 4, 7}}, hopper))
-        << "the result is multiplied";
-    EXPECT_FALSE(cuda::codegen::products::find_pair(gate, {&one.kernels[1], {0, 5, 6, 4, 2}}, hopper))
-        << "over what the first one reads";
+    std::string why;
+    const auto pair = cuda::codegen::products::find_pair(gate, up, hopper, keep, why);
+    ASSERT_TRUE(pair) << why;
+    const auto declines = [&](const GroupStep& second, const cuda::codegen::Features& features) {
+      std::string reason;
+      EXPECT_FALSE(cuda::codegen::products::find_pair(gate, second, features, false, reason));
+      return reason;
+    };
+    EXPECT_EQ(declines({&one.kernels[1], {0, 5, 6, 9, 7}}, hopper), "") << "does not read the first one's result";
+    EXPECT_EQ(declines(up, any), "this device has no warpgroups");
+    EXPECT_EQ(declines({&one.kernels[1], {8, 5, 6, 4, 7}}, hopper), "other rows");
+    EXPECT_EQ(declines({&one.kernels[1], {0, 4, 6, 4, 7}}, hopper), "the second multiplies the first");
+    EXPECT_EQ(declines({&one.kernels[1], {0, 5, 6, 4, 2}}, hopper), "the second writes what the first reads");
     one.pair = *pair;
     std::vector<bool> ahead(one.pair.kernel.args.size());
     for (size_t i = 0; i < ahead.size(); ++i) ahead[i] = keep && one.pair.given[i].second == 1;
@@ -182,21 +185,31 @@ TEST(CudaProducts, WhichProductsHaveTheSameRows) {
   const Kernel query = linear(2048, 1536, 1536, DType::bf16, DType::bf16, DType::bf16, gelu),
                key = linear(2048, 256, 1536, DType::bf16, DType::bf16, DType::bf16, doubled),
                odd = linear(2048, 264, 1536, DType::bf16, DType::bf16, DType::bf16, doubled);
-  const auto count = [](const std::vector<GroupStep>& steps, bool groups = true) {
+  std::string why;
+  const auto count = [&](const std::vector<GroupStep>& steps, bool groups = true) {
     std::vector<plan::Contracted> contracted;
     for (const GroupStep& step : steps) contracted.push_back(plan::contracted(*step.kernel));
-    return cuda::codegen::products::find_columns(steps, contracted, groups ? hopper : any).size();
+    why = {};
+    return cuda::codegen::products::find_columns(steps, contracted, groups ? hopper : any, why).size();
   };
   const GroupStep q{&query, {0, 1, 2, 3, 4}}, k{&key, {0, 5, 6, 7, 8}}, v{&key, {0, 9, 10, 11, 12}};
   EXPECT_EQ(count({q, k, v}), 3u);
   EXPECT_EQ(count({q, k}), 2u);
-  EXPECT_EQ(count({q, k, v}, false), 0u) << "there are no fed tiles";
+  EXPECT_EQ(why, "");
+  EXPECT_EQ(count({q, k, v}, false), 0u);
+  EXPECT_EQ(why, "this device has no warpgroups");
   EXPECT_EQ(count({q}), 0u);
-  EXPECT_EQ(count({k, v}), 0u) << "equal ones";
-  EXPECT_EQ(count({q, {&key, {13, 5, 6, 7, 8}}}), 0u) << "other rows";
-  EXPECT_EQ(count({q, {&key, {0, 5, 4, 7, 8}}}), 0u) << "what the first one writes is read";
-  EXPECT_EQ(count({q, {&key, {0, 5, 6, 7, 2}}}), 0u) << "what the first one reads is written";
-  EXPECT_EQ(count({q, {&odd, {0, 5, 6, 7, 8}}}), 0u) << "no whole tiles";
+  EXPECT_EQ(why, "");
+  EXPECT_EQ(count({k, v}), 0u);
+  EXPECT_EQ(why, "") << "equal ones are another launch";
+  EXPECT_EQ(count({q, {&key, {13, 5, 6, 7, 8}}}), 0u);
+  EXPECT_EQ(why, "") << "of other rows";
+  for (const auto& values : {std::vector<int32_t>{0, 5, 4, 7, 8}, std::vector<int32_t>{0, 5, 6, 7, 2}}) {
+    EXPECT_EQ(count({q, {&key, values}}), 0u);
+    EXPECT_EQ(why, "one has to do with the other's result");
+  }
+  EXPECT_EQ(count({q, {&odd, {0, 5, 6, 7, 8}}}), 0u);
+  EXPECT_EQ(why, "no tile has memory enough");
 }
 
 // Of a batch, and of a pair without other values; nothing but the sums is read.
@@ -226,8 +239,9 @@ TEST(CudaProducts, ResultsOfTheirSumsAlone) {
     cases.push_back(tiled("alone" + name_of(s), alone(2, s.rows + 3, s.columns + 24, 72, false), s));
     const int64_t m = s.rows + 5, n = s.columns / 2 + 8;
     const Kernel gate = alone(1, m, n, 136, false), up = alone(1, m, n, 136, true);
-    auto pair = cuda::codegen::products::find_pair({&gate, {0, 1, 2}}, {&up, {0, 3, 2, 4}}, hopper);
-    ASSERT_EQ(pair.has_value(), true);
+    std::string why;
+    auto pair = cuda::codegen::products::find_pair({&gate, {0, 1, 2}}, {&up, {0, 3, 2, 4}}, hopper, false, why);
+    ASSERT_EQ(pair.has_value(), true) << why;
     pair->kernel.name = "alone_pair" + name_of(s);
     cases.push_back(
         {pair->kernel.name, pair->kernel,

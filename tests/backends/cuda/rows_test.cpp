@@ -323,7 +323,7 @@ TEST(CudaRows, KernelsBesideEachOther) {
   std::vector<const Kernel*> all;
   Case joined{"beside", {}, {}, {}};
   for (const Kernel& k : kernels) {
-    EXPECT_TRUE(cuda::codegen::choose::can_be_beside(k, any)) << k.name;
+    EXPECT_EQ(cuda::codegen::choose::beside_declines(k, any), "") << k.name;
     all.push_back(&k);
     const auto before = static_cast<int>(joined.kernel.args.size());
     for (KernelArg arg : k.args) {
@@ -331,7 +331,7 @@ TEST(CudaRows, KernelsBesideEachOther) {
       joined.kernel.args.push_back(arg);
     }
   }
-  EXPECT_FALSE(cuda::codegen::choose::can_be_beside(rms_norm(3, 256, bf16), any));
+  EXPECT_EQ(cuda::codegen::choose::beside_declines(rms_norm(3, 256, bf16), any), "its points are rows");
   joined.made = cuda::codegen::choose::make_beside(all, any);
   joined.ahead.resize(joined.kernel.args.size());
   EXPECT_EQ(joined.made.how, "4 kernels beside each other");

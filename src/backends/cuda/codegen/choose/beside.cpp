@@ -11,9 +11,10 @@
 
 namespace npusim::cuda::codegen::choose {
 
-bool can_be_beside(const Kernel& kernel, const Features& features) {
-  return !kernel.contraction && !kernel.call && !has_own_text(kernel, features) &&
-         choose_lanes(kernel, cuda_dialect, features.units).row == RowLoop::none;
+std::string beside_declines(const Kernel& kernel, const Features& features) {
+  if (kernel.contraction || kernel.call) return "not printed as it is";
+  if (has_own_text(kernel, features)) return "has a text of its own";
+  return choose_lanes(kernel, cuda_dialect, features.units).row == RowLoop::none ? "" : "its points are rows";
 }
 
 Made make_beside(std::span<const Kernel* const> kernels, const Features& features) {

@@ -27,25 +27,30 @@ namespace {
 
 constexpr size_t most_steps = 4;  // of a launch
 
-// One way to make launches. Of several steps, `joins` says how many of them, from the first on, are one launch (less
-// than two: none) and notes in the plan what it found; of one kernel, or equal ones, `concerns` says whether it is
-// asked at all, and `declines` why it does not take them ("" if it does).
+// One way to make launches. Of several steps, `joins` says how many of them, from the first on, are one launch, and
+// notes in the plan what it found; less than two: none, with the reason, or "" if it does not concern them. Of one
+// kernel, or equal ones, `concerns` says whether it is asked at all, and `declines` why it does not take them ("" if it
+// does).
 struct Implementation {
   By by;
   std::string_view name;
   size_t (*joins)(std::span<const GroupStep> steps, std::span<const plan::Contracted> contracted,
-                  const Features& features, StepsPlan& plan);
+                  const Features& features, StepsPlan& plan, std::string& why);
   bool (*concerns)(const Kernel& kernel, const Analysis& known);
   std::string (*declines)(const Kernel& kernel, const Analysis& known, const Product* product,
                           const Features& features);
   std::vector<Made> (*make)(const LaunchKernels& launch, const Product* product, const Features& features, size_t most);
 };
 
-// A launch has one word for traps, in which the last one stays: the first of the steps that trap would be lost.
-bool are_beside(const GroupStep& first, const GroupStep& next, const Features& features) {
-  return can_be_beside(*next.kernel, features) && products::are_apart(first, next) &&
-         !(takes_trap(*first.kernel) && takes_trap(*next.kernel));
+// Why `next` is not made beside `first`. A launch has one word for traps, in which the last one stays: the first of the
+// steps that trap would be lost.
+std::string next_declines(const GroupStep& first, const GroupStep& next, const Features& features) {
+  const std::string why = beside_declines(*next.kernel, features);
+  if (!why.empty()) return "the next: " + why;
+  return takes_trap(*first.kernel) && takes_trap(*next.kernel) ? "both report what they meet" : "";
 }
+
+bool is_plain(const Kernel& k) { return !k.contraction && !k.call; }
 
 bool is_equal(const GroupStep& first, const GroupStep& next) {
   return next.kernel->contraction && next.values.size() == first.values.size() &&
@@ -66,33 +71,39 @@ size_t count_related(std::span<const GroupStep> steps, const Relation& is_relate
 
 // What the first of two products makes is stored too where others have to do with it.
 size_t join_pair(std::span<const GroupStep> steps, std::span<const plan::Contracted>, const Features& features,
-                 StepsPlan& plan) {
+                 StepsPlan& plan, std::string& why) {
   const GroupStep& first = steps[0];
   if (steps.size() < 2 || !first.kernel->contraction) return 0;
   bool keep = false;
   for (size_t i = 0; i < first.kept.size(); ++i)
     if (first.kernel->args[i].written) keep = first.kept[i];
-  plan.pair = products::find_pair(first, steps[1], features, keep);
+  plan.pair = products::find_pair(first, steps[1], features, keep, why);
   return plan.pair ? 2 : 0;
 }
 
 size_t join_columns(std::span<const GroupStep> steps, std::span<const plan::Contracted> contracted,
-                    const Features& features, StepsPlan& plan) {
-  plan.columns = products::find_columns(steps, contracted, features);
+                    const Features& features, StepsPlan& plan, std::string& why) {
+  plan.columns = products::find_columns(steps, contracted, features, why);
   return plan.columns.size();
 }
 
 size_t join_beside(std::span<const GroupStep> steps, std::span<const plan::Contracted>, const Features& features,
-                   StepsPlan&) {
-  if (!can_be_beside(*steps[0].kernel, features)) return 0;
-  return count_related(steps, [&](const GroupStep& a, const GroupStep& b) { return are_beside(a, b, features); });
+                   StepsPlan&, std::string& why) {
+  const auto concerns = [](const GroupStep& step) { return is_plain(*step.kernel); };
+  if (steps.size() < 2 || !concerns(steps[0]) || !concerns(steps[1]) || !products::are_apart(steps[0], steps[1]))
+    return 0;
+  why = beside_declines(*steps[0].kernel, features);
+  if (why.empty()) why = next_declines(steps[0], steps[1], features);
+  if (!why.empty()) return 0;
+  return count_related(steps, [&](const GroupStep& a, const GroupStep& b) {
+    return products::are_apart(a, b) && next_declines(a, b, features).empty();
+  });
 }
 
 bool is_attention(const Kernel& k, const Analysis&) {
   return k.contraction && k.contraction->kind == ContractionKind::attention;
 }
 bool is_product(const Kernel&, const Analysis& known) { return known.contracted.product.has_value(); }
-bool is_plain(const Kernel& k) { return !k.contraction && !k.call; }
 bool combines(const Kernel& k, const Analysis&) {
   return is_plain(k) && std::any_of(k.stores.begin(), k.stores.end(), [](const Store& s) { return s.accumulate; });
 }
@@ -191,13 +202,13 @@ static_assert(implementations[rows_as_printed].by == By::rows);
 
 // The first implementation of one kernel, from this one on, that takes it; those that do not are noted. `rows` does.
 size_t find_implementation(size_t from, const Kernel& kernel, const Analysis& known, const Product* product,
-                           const Features& features, std::vector<std::string>& declined) {
+                           const Features& features, std::vector<Declined>& declined) {
   for (size_t n = from; n < std::size(implementations); ++n) {
     const Implementation& i = implementations[n];
     if (i.joins || !i.concerns(kernel, known)) continue;
-    const std::string why = i.declines(kernel, known, product, features);
+    std::string why = i.declines(kernel, known, product, features);
     if (why.empty()) return n;
-    declined.push_back(fmt::format("{}: {}", i.name, why));
+    declined.push_back({std::string(i.name), std::move(why)});
   }
   fail(ErrorKind::internal, "cuda: nobody takes kernel {}", kernel.name);
 }
@@ -224,7 +235,7 @@ StepsPlan plan_kernel(const Kernel& kernel, Analysis known, int copies, const Fe
   plan.known = std::move(known);
   const auto product = product_of(plan.known, copies);
   if (kernel.contraction && !is_attention(kernel, plan.known) && !product)
-    plan.declined.push_back(plan.known.contracted.no_product);
+    plan.declined.push_back({"products", plan.known.contracted.no_product});
   plan.implementation =
       find_implementation(0, kernel, plan.known, product ? &*product : nullptr, features, plan.declined);
   return plan;
@@ -234,18 +245,25 @@ Group group_steps(std::span<const GroupStep> steps, const Features& features) {
   std::vector<plan::Contracted> contracted;  // of the steps up to the first without a contraction
   while (contracted.size() < std::min(most_steps, steps.size()) && steps[contracted.size()].kernel->contraction)
     contracted.push_back(plan::contracted(*steps[contracted.size()].kernel));
+  std::vector<Declined> declined;
   for (size_t n = 0; n < std::size(implementations); ++n) {
     if (!implementations[n].joins) continue;
     StepsPlan plan;
     plan.implementation = n;
-    const size_t count = implementations[n].joins(steps, contracted, features, plan);
-    if (count > 1) return {count, std::make_shared<const StepsPlan>(std::move(plan))};
+    std::string why;
+    const size_t count = implementations[n].joins(steps, contracted, features, plan, why);
+    if (count > 1) {
+      plan.declined = std::move(declined);
+      return {count, std::make_shared<const StepsPlan>(std::move(plan))};
+    }
+    if (!why.empty()) declined.push_back({std::string(implementations[n].name), std::move(why)});
   }
   const Kernel& kernel = *steps[0].kernel;
   Analysis known = contracted.empty() ? Analysis{} : analyse(kernel, std::move(contracted[0]));
   const size_t count = several_at_once(kernel, known, features) ? count_related(steps, is_equal) : 1;
-  return {count,
-          std::make_shared<const StepsPlan>(plan_kernel(kernel, std::move(known), static_cast<int>(count), features))};
+  StepsPlan plan = plan_kernel(kernel, std::move(known), static_cast<int>(count), features);
+  plan.declined.insert(plan.declined.begin(), declined.begin(), declined.end());
+  return {count, std::make_shared<const StepsPlan>(std::move(plan))};
 }
 
 std::vector<Made> make_ways(const LaunchKernels& launch, const Features& features, size_t most) {
@@ -253,7 +271,7 @@ std::vector<Made> make_ways(const LaunchKernels& launch, const Features& feature
   const Kernel& kernel = *launch.kernels[0];
   if (implementations[plan.implementation].joins) {
     std::vector<Made> ways = implementations[plan.implementation].make(launch, nullptr, features, most);
-    for (Made& made : ways) made.early = true;
+    for (Made& made : ways) made.early = true, made.declined = plan.declined;
     return ways;
   }
   auto product = product_of(plan.known, static_cast<int>(launch.kernels.size()));
@@ -261,7 +279,7 @@ std::vector<Made> make_ways(const LaunchKernels& launch, const Features& feature
     for (Operand* o : {&product->a, &product->b}) o->ahead = launch.ahead[static_cast<size_t>(o->arg)];
   const Product* p = product ? &*product : nullptr;
   std::vector<Made> ways;
-  std::vector<std::string> declined = plan.declined;
+  std::vector<Declined> declined = plan.declined;
   // Others than the first that are asked of the same kernels are ways to make it too.
   for (size_t n = plan.implementation; ways.size() < most;
        n = find_implementation(n + 1, kernel, plan.known, p, features, declined)) {
@@ -273,7 +291,7 @@ std::vector<Made> make_ways(const LaunchKernels& launch, const Features& feature
         made.traps = traps_of(kernel);
       }
       made.early = true;
-      if (!declined.empty()) made.how += fmt::format(" ({})", fmt::join(declined, "; "));
+      made.declined = declined;
       ways.push_back(std::move(made));
     }
     if (n == rows_as_printed) break;
@@ -315,7 +333,7 @@ Made make_rows(const Kernel& kernel, const std::vector<bool>& ahead, const Featu
 }
 
 bool has_own_text(const Kernel& kernel, const Analysis& known, const Features& features) {
-  std::vector<std::string> declined;
+  std::vector<Declined> declined;
   const auto product = product_of(known, 1);
   return find_implementation(0, kernel, known, product ? &*product : nullptr, features, declined) != rows_as_printed;
 }

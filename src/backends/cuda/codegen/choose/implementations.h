@@ -34,7 +34,7 @@ struct StepsPlan : LaunchPlan {
   Analysis known;                      // of the first step's kernel
   std::optional<products::Pair> pair;  // of two products, of which the second reads what the first makes
   std::vector<Product> columns;        // of products of the same rows that differ, by step
-  std::vector<std::string> declined;   // why those asked before declined: "tiles: operands of int8"
+  std::vector<Declined> declined;      // those asked before
   By by() const;                       // which that is
 };
 

@@ -31,11 +31,35 @@ bool same_rows(const Product& p, const Product& q) {
          address_type(p.b) == address_type(q.b);
 }
 
-bool can_be_column(const Kernel& kernel, const plan::Contracted& contracted) {
+// Why a product cannot be one of them; "" if it can.
+std::string column_declines(const Kernel& kernel, const plan::Contracted& contracted) {
   const auto written = [](const KernelArg& arg) { return arg.written; };
-  return kernel.contraction && kernel.contraction->kind == ContractionKind::matmul && !takes_trap(kernel) &&
-         std::count_if(kernel.args.begin(), kernel.args.end(), written) == 1 && contracted.product &&
-         is_plain(*contracted.product) && !dots_decline(*contracted.product).empty();
+  if (takes_trap(kernel)) return "reports what it meets";
+  if (std::count_if(kernel.args.begin(), kernel.args.end(), written) != 1) return "several results";
+  if (!contracted.product) return contracted.no_product;
+  if (!is_plain(*contracted.product)) return "lines not in even steps along the depth";
+  return dots_decline(*contracted.product).empty() ? "few rows, as dots" : "";
+}
+
+// What a product's rows are; -1 of what is none.
+int32_t rows_of(const GroupStep& step, const plan::Contracted& contracted) {
+  const Contraction& c = *step.kernel->contraction;
+  if (c.kind != ContractionKind::matmul) return -1;
+  return step.values[static_cast<size_t>(contracted.product ? contracted.product->a.arg : c.a.arg)];
+}
+
+// Why the next step's product does not join those of the steps before it.
+std::string join_declines(std::span<const GroupStep> steps, size_t next, std::span<const Product> products,
+                          const plan::Contracted& contracted) {
+  std::string why = column_declines(*steps[next].kernel, contracted);
+  if (!why.empty() || next == 0) return why;
+  const Product& product = *contracted.product;
+  const auto rows = [&](size_t n, const Product& p) { return steps[n].values[static_cast<size_t>(p.a.arg)]; };
+  if (!same_rows(products[0], product) || rows(0, products[0]) != rows(next, product)) return "other rows";
+  const auto apart = [&](const GroupStep& step) { return are_apart(step, steps[next]); };
+  return std::all_of(steps.begin(), steps.begin() + static_cast<ptrdiff_t>(next), apart)
+             ? ""
+             : "one has to do with the other's result";
 }
 
 // Cycles of the launches that there are without.
@@ -62,25 +86,28 @@ bool are_apart(const GroupStep& a, const GroupStep& b) {
 }
 
 std::vector<Product> find_columns(std::span<const GroupStep> steps, std::span<const plan::Contracted> contracted,
-                                  const Features& features) {
+                                  const Features& features, std::string& why) {
+  if (contracted.size() < 2) return {};
+  const int32_t rows = rows_of(steps[0], contracted[0]);
+  if (rows < 0 || rows != rows_of(steps[1], contracted[1])) return {};
+  if (!features.groups) {
+    why = "this device has no warpgroups";
+    return {};
+  }
   std::vector<Product> products;
-  if (!features.groups) return products;
-  const auto value = [](const GroupStep& step, int arg) { return step.values[static_cast<size_t>(arg)]; };
   for (size_t n = 0; n < std::min(most, contracted.size()); ++n) {
-    if (!can_be_column(*steps[n].kernel, contracted[n])) break;
-    const Product& product = *contracted[n].product;
-    if (n > 0 &&
-        (!same_rows(products[0], product) || value(steps[0], products[0].a.arg) != value(steps[n], product.a.arg)))
-      break;
-    if (!std::all_of(steps.begin(), steps.begin() + static_cast<ptrdiff_t>(n),
-                     [&](const GroupStep& step) { return are_apart(step, steps[n]); }))
-      break;
-    products.push_back(product);
+    why = join_declines(steps, n, products, contracted[n]);
+    if (!why.empty()) break;
+    products.push_back(*contracted[n].product);
   }
   if (products.size() < 2) return {};
+  why = {};
+  const double apart = cycles_apart(steps, products, features);
+  if (apart == 0) return {};
   const std::vector<RatedTile> together = rate_columns_tiles(products, features);
-  if (together.empty() || together[0].cycles >= cycles_apart(steps, products, features)) return {};
-  return products;
+  if (together.empty()) why = "no tile has memory enough";
+  if (!together.empty() && together[0].cycles >= apart) why = "not faster than one by one";
+  return why.empty() ? products : std::vector<Product>{};
 }
 
 std::vector<Made> make_columns(std::span<const Kernel* const> kernels, std::span<const Product> products,

@@ -11,9 +11,10 @@ namespace npusim::cuda::codegen::products {
 // Whether none has to do with what the other one writes.
 bool are_apart(const GroupStep& a, const GroupStep& b);
 // Those of these steps, from the first on, that one launch makes: products by step. None where that is not expected to
-// be faster. `contracted`: of the steps that have a contraction, up to the first that has none.
+// be faster, with the reason in `why`: none if the first two do not multiply the same rows, or are equal. `contracted`:
+// of the steps that have a contraction, up to the first that has none.
 std::vector<Product> find_columns(std::span<const GroupStep> steps, std::span<const plan::Contracted> contracted,
-                                  const Features& features);
+                                  const Features& features, std::string& why);
 // `ahead` by the arguments of all, one kernel's behind the other's. At most so many ways, the likeliest first; or this
 // one.
 std::vector<Made> make_columns(std::span<const Kernel* const> kernels, std::span<const Product> products,

@@ -20,35 +20,46 @@ bool is_simple(const Kernel& k) {
          k.stores.size() == 1 && !k.stores[0].accumulate && std::none_of(k.args.begin(), k.args.end(), updates);
 }
 
-// Whether `second` multiplies as `first` does, and reads its result where it has just been made, and nowhere else.
-bool fit(const GroupStep& first, const GroupStep& second) {
+int32_t value_of(const GroupStep& step, const Access& a) { return step.values[static_cast<size_t>(a.arg)]; }
+
+// Whether `second` is a product beside whose own operands `first`'s result is read.
+bool concerns(const GroupStep& first, const GroupStep& second) {
   const Kernel &f = *first.kernel, &s = *second.kernel;
-  if (!is_simple(f) || !is_simple(s) || f.space != s.space || f.contraction->reduce != s.contraction->reduce)
+  if (!f.contraction || !s.contraction || s.contraction->kind != ContractionKind::matmul || f.stores.empty())
     return false;
+  const int32_t between = value_of(first, f.stores[0].access);
+  return std::any_of(s.accesses.begin(), s.accesses.end(),
+                     [&](const Access& a) { return value_of(second, a) == between; });
+}
+
+// Why `second` does not multiply as `first` does, and read its result where it has just been made, and nowhere else; ""
+// if it does.
+std::string pair_declines(const GroupStep& first, const GroupStep& second, const Features& features) {
+  const Kernel &f = *first.kernel, &s = *second.kernel;
+  if (!features.groups) return "this device has no warpgroups";
+  if (!is_simple(f) || !is_simple(s)) return "more than a product that stores each result once";
   const Contraction &fc = *f.contraction, &sc = *s.contraction;
-  const auto value = [](const GroupStep& step, int arg) { return step.values[static_cast<size_t>(arg)]; };
-  const auto type = [](const Kernel& k, const Access& a) { return k.args[static_cast<size_t>(a.arg)].dtype; };
-  const auto elements = [](const Kernel& k, const Access& a) { return k.args[static_cast<size_t>(a.arg)].elements; };
+  if (f.space != s.space || fc.reduce != sc.reduce) return "products of different sizes";
   const Store& made = f.stores[0];
-  const int32_t between = value(first, made.access.arg), result = value(second, s.stores[0].access.arg);
-  if (!same_place(fc.a, sc.a) || !same_place(fc.b, sc.b) || value(first, fc.a.arg) != value(second, sc.a.arg) ||
-      type(f, fc.b) != type(s, sc.b) || elements(f, fc.b) != elements(s, sc.b) || value(second, sc.b.arg) == between ||
-      value(second, sc.a.arg) == between)
-    return false;
-  if (std::find(first.values.begin(), first.values.end(), result) != first.values.end()) return false;
-  bool reads = false;
-  for (const Access& a : s.accesses)
-    if (value(second, a.arg) == between) {
-      if (!same_place(a, made.access)) return false;
-      reads = true;
-    }
-  return reads;
+  const int32_t between = value_of(first, made.access), result = value_of(second, s.stores[0].access);
+  if (value_of(second, sc.a) == between || value_of(second, sc.b) == between) return "the second multiplies the first";
+  if (!same_place(fc.a, sc.a) || value_of(first, fc.a) != value_of(second, sc.a)) return "other rows";
+  const KernelArg &fb = f.args[static_cast<size_t>(fc.b.arg)], &sb = s.args[static_cast<size_t>(sc.b.arg)];
+  if (!same_place(fc.b, sc.b) || fb.dtype != sb.dtype || fb.elements != sb.elements) return "matrices of other forms";
+  if (std::find(first.values.begin(), first.values.end(), result) != first.values.end())
+    return "the second writes what the first reads";
+  const auto elsewhere = [&](const Access& a) { return value_of(second, a) == between && !same_place(a, made.access); };
+  return std::any_of(s.accesses.begin(), s.accesses.end(), elsewhere) ? "the second reads other points of the first"
+                                                                      : "";
 }
 
 }  // namespace
 
-std::optional<Pair> find_pair(const GroupStep& first, const GroupStep& second, const Features& features, bool keep) {
-  if (!features.groups || !fit(first, second)) return std::nullopt;
+std::optional<Pair> find_pair(const GroupStep& first, const GroupStep& second, const Features& features, bool keep,
+                              std::string& why) {
+  if (!concerns(first, second)) return std::nullopt;
+  why = pair_declines(first, second, features);
+  if (!why.empty()) return std::nullopt;
   const Kernel &f = *first.kernel, &s = *second.kernel;
   const int32_t between = first.values[static_cast<size_t>(f.stores[0].access.arg)];
   Pair pair;
@@ -93,12 +104,17 @@ std::optional<Pair> find_pair(const GroupStep& first, const GroupStep& second, c
   k.contraction = std::make_shared<Contraction>(std::move(c));
   k.stores.push_back({up.access(s.stores[0].access), result, false});
   if (keep) k.stores.push_back({gate.access(f.stores[0].access), gate.expression(f.stores[0].expr), false});
-  if (!gate.ok() || !up.ok()) return std::nullopt;
-  std::string why;
+  if (!gate.ok() || !up.ok()) {
+    why = "their epilogues cannot be one";
+    return std::nullopt;
+  }
   auto product = plan::find_product(k, why);
   if (!product) return std::nullopt;
   product->second_b = of_first[static_cast<size_t>(f.contraction->b.arg)];
-  if (rate_pair_tiles(*product, features).empty()) return std::nullopt;
+  if (rate_pair_tiles(*product, features).empty()) {
+    why = "no tile has memory enough";
+    return std::nullopt;
+  }
   pair.product = std::move(*product);
   return pair;
 }

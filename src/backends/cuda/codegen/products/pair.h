@@ -16,9 +16,10 @@ struct Pair {
 };
 
 // Of two steps that follow each other, equal products but for their matrices. nullopt where they are not, or where one
-// kernel is not expected to be faster than two.
-std::optional<Pair> find_pair(const GroupStep& first, const GroupStep& second, const Features& features,
-                              bool keep = false);
+// kernel is not expected to be faster than two, with the reason in `why`: none if the second is no product, or does not
+// read what the first makes beside its own.
+std::optional<Pair> find_pair(const GroupStep& first, const GroupStep& second, const Features& features, bool keep,
+                              std::string& why);
 // `ahead` by the pair's arguments. At most so many ways, the likeliest first; or this one.
 std::vector<Made> make_joined(const Pair& pair, const std::vector<bool>& ahead, const Features& features, size_t most);
 Made make_joined(const Pair& pair, const std::vector<bool>& ahead, const Features& features, const TileShape& shape);
