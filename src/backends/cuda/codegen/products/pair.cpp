@@ -10,7 +10,7 @@
 namespace npusim::cuda::codegen::products {
 namespace {
 
-bool same_place(const Access& a, const Access& b) {
+bool same_elements(const Access& a, const Access& b) {
   return a.offset == b.offset && a.strides == b.strides && a.guards == b.guards && a.terms == b.terms;
 }
 
@@ -31,7 +31,7 @@ bool fit(const GroupStep& first, const GroupStep& second) {
   const auto elements = [](const Kernel& k, const Access& a) { return k.args[static_cast<size_t>(a.arg)].elements; };
   const Store& made = f.stores[0];
   const int32_t between = value(first, made.access.arg), result = value(second, s.stores[0].access.arg);
-  if (!same_place(fc.a, sc.a) || !same_place(fc.b, sc.b) || value(first, fc.a.arg) != value(second, sc.a.arg) ||
+  if (!same_elements(fc.a, sc.a) || !same_elements(fc.b, sc.b) || value(first, fc.a.arg) != value(second, sc.a.arg) ||
       type(f, fc.b) != type(s, sc.b) || elements(f, fc.b) != elements(s, sc.b) || value(second, sc.b.arg) == between ||
       value(second, sc.a.arg) == between)
     return false;
@@ -39,7 +39,7 @@ bool fit(const GroupStep& first, const GroupStep& second) {
   bool reads = false;
   for (const Access& a : s.accesses)
     if (value(second, a.arg) == between) {
-      if (!same_place(a, made.access)) return false;
+      if (!same_elements(a, made.access)) return false;
       reads = true;
     }
   return reads;
@@ -114,18 +114,20 @@ Product product_of(const Pair& pair, const std::vector<bool>& ahead) {
 
 }  // namespace
 
-Made make_joined(const Pair& pair, const std::vector<bool>& ahead, const Features& features, const TileShape& shape) {
+GeneratedKernel make_joined(const Pair& pair, const std::vector<bool>& ahead, const Features& features,
+                            const TileShape& shape) {
   const Product p = product_of(pair, ahead);
-  Made made = make_tiles(pair.kernel, p, shape, features);
+  GeneratedKernel made = make_tiles(pair.kernel, p, shape, features);
   made.symbol = function_name(pair.kernel, p);
   return made;
 }
 
-std::vector<Made> make_joined(const Pair& pair, const std::vector<bool>& ahead, const Features& features, size_t most) {
-  std::vector<Made> ways;
+std::vector<GeneratedKernel> make_joined(const Pair& pair, const std::vector<bool>& ahead, const Features& features,
+                                         size_t most) {
+  std::vector<GeneratedKernel> candidates;
   for (const TileShape& shape : likeliest(rate_pair_tiles(product_of(pair, ahead), features), most))
-    ways.push_back(make_joined(pair, ahead, features, shape));
-  return ways;
+    candidates.push_back(make_joined(pair, ahead, features, shape));
+  return candidates;
 }
 
 }  // namespace npusim::cuda::codegen::products
