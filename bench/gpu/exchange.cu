@@ -46,7 +46,7 @@ __device__ void wait(Number* full, const unsigned parity) {
                  : "r"(shared(full)), "r"(parity)
                  : "memory");
 }
-__device__ void bring_nearer(const void* at) { asm volatile("prefetch.global.L2 [%0];" ::"l"(at)); }
+__device__ void prefetch_l2(const void* at) { asm volatile("prefetch.global.L2 [%0];" ::"l"(at)); }
 __device__ void meet() { asm volatile("bar.sync 1, 256;" ::: "memory"); }
 __device__ Number now() {
   Number ns;
@@ -109,8 +109,8 @@ __global__ void __launch_bounds__(threads + 64, 1) exchange(const __grid_constan
     uint4* const all = reinterpret_cast<uint4*>(counter + 4096);
     if (g.way.nearer && !g.way.attention) {
       char* const then = g.values + (turn + 2) % g.way.places * value_bytes;
-      if (thread == 0) bring_nearer(then);
-      if (thread * 2 < g.way.words) bring_nearer(then + 4096 + (blockIdx.x * g.way.words + thread * 2) * 16);
+      if (thread == 0) prefetch_l2(then);
+      if (thread * 2 < g.way.words) prefetch_l2(then + 4096 + (blockIdx.x * g.way.words + thread * 2) * 16);
     }
     if (!g.way.attention) {
       if (thread < g.way.words) write_whole(all + blockIdx.x * g.way.words + thread, {value, value, value, turn});

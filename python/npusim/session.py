@@ -36,14 +36,14 @@ WIDER = {("float16", "float32"), ("bfloat16", "float32")}  # converted for the c
 INTERRUPTED = "it was interrupted before its results were there"
 
 
-class Turns:
+class Exclusion:
     """Who works with a session: one thread after the other, and each once. What a thread asks for in the middle of its own
     work (in a signal handler, in generate()'s on_token) would wait for itself: it is refused."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._busy = False
-        _turns.add(self)
+        _exclusions.add(self)
 
     def run(self, work: Callable[[], None]) -> None:
         # Between the lock, which Python takes and gives back in one step each, and `try` there is no call: an interrupt
@@ -61,16 +61,16 @@ class Turns:
                 self._busy = False
 
 
-_turns: weakref.WeakSet[Turns] = weakref.WeakSet()
+_exclusions: weakref.WeakSet[Exclusion] = weakref.WeakSet()
 
 
-def _renew_turns() -> None:
+def _renew_exclusions() -> None:
     """Of the threads that held a lock when the process was forked, the child has only the one that forked."""
-    for turns in _turns:
-        turns._lock, turns._busy = threading.RLock(), False
+    for exclusion in _exclusions:
+        exclusion._lock, exclusion._busy = threading.RLock(), False
 
 
-os.register_at_fork(after_in_child=_renew_turns)
+os.register_at_fork(after_in_child=_renew_exclusions)
 
 
 class Session:
@@ -130,7 +130,7 @@ class Session:
         return {info.name for _, info in infos if info.state}
 
     def _begin(self) -> None:
-        self._turns = Turns()
+        self._exclusions = Exclusion()
         self._ports = {
             method: (self.program.inputs(method), self.program.outputs(method)) for method in self.program.methods
         }
@@ -157,7 +157,7 @@ class Session:
             finally:
                 self._settled = self._handle.updates()
 
-        self._turns.run(settled)
+        self._exclusions.run(settled)
 
     def _states_begin(self) -> None:
         """States have just begun with the values that the weights have for them."""
@@ -174,7 +174,7 @@ class Session:
         def open_beside() -> None:
             other._handle = self._handle.sibling()
 
-        self._turns.run(open_beside)
+        self._exclusions.run(open_beside)
         other._begin()
         return other
 
@@ -286,7 +286,7 @@ class Session:
             self._settle()
             self._run(name, given, results, body)
 
-        self._turns.run(work)
+        self._exclusions.run(work)
         return results
 
     def device_arrays(self, method: str | None = None) -> dict[str, Any]:
@@ -321,7 +321,7 @@ class Session:
             self._handle.run_on_device(self._numbers[name])
             self._settled = self._handle.updates()
 
-        self._turns.run(work)
+        self._exclusions.run(work)
 
     def _run(
         self,
@@ -368,7 +368,7 @@ class Session:
         """Begins the sequence of random numbers that the program draws, from 0 to 2**64 - 1; 0 at first. Each run goes on
         in it. Does nothing for a program that draws none."""
         seed = integer("seed", seed, 0, 2**64 - 1)
-        self._turns.run(lambda: self._handle.seed(seed))
+        self._exclusions.run(lambda: self._handle.seed(seed))
 
     def cancel(self) -> bool:
         """From any thread: what is under way ends between two of its steps, with CancelledError; on a GPU, between two
@@ -384,7 +384,7 @@ class Session:
             self._handle.reset_states()
             self._states_begin()
 
-        self._turns.run(work)
+        self._exclusions.run(work)
 
     def _lies_there(
         self, value: Any, info: TensorInfo, place: Callable[[int, int], str], method: str, position: int

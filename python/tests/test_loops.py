@@ -1,4 +1,4 @@
-"""while_loop: as many turns as with the example, and a run whose values ask for others fails by name."""
+"""while_loop: as many iterations as with the example, and a run whose values ask for others fails by name."""
 
 import re
 import warnings
@@ -23,15 +23,15 @@ class Model(torch.nn.Module):
         return self.function(self.linear, *inputs)
 
 
-def check(function, example, *others, refused=(), turns=(), dtype="float32"):
-    """What is compiled gives eager's results for the example and for others, and refuses those with other turns."""
+def check(function, example, *others, refused=(), iterations=(), dtype="float32"):
+    """What is compiled gives eager's results for the example and for others, and refuses those with other iterations."""
     torch.manual_seed(0)
     model = Model(function).eval()
     for strict in (False, True):
         with warnings.catch_warnings(action="ignore"):
             exported = npusim.export(model, example, strict=strict)
-        found = sorted(int(number) for made in exported.made_for for number in re.findall(r"(\d+) turns", made))
-        assert found == sorted(turns) and len(exported.made_for) == len(found)
+        found = sorted(int(number) for made in exported.made_for for number in re.findall(r"(\d+) iterations", made))
+        assert found == sorted(iterations) and len(exported.made_for) == len(found)
         session = npusim.Session(npusim.compile(exported, dtype=dtype))
         for given in (example, *others):
             with torch.no_grad():
@@ -90,30 +90,30 @@ def two(linear, x, y):
     return doubled(linear, x) + while_loop(lambda y: y.max() < 5, lambda y: (y + 1,), (y,))[0]
 
 
-def test_turns_are_the_examples():
-    check(doubled, (X,), (X * 1.01,), (-X,), refused=((X * 3,), (X * 0.2,)), turns=[2])
-    check(doubled, (X * 30,), (X * 40,), refused=((X,),), turns=[0])
-    check(newton, (X.abs() + 2,), refused=((X.abs() * 1e6,),), turns=[4])
-    check(two, (X, X + 0), refused=((X, X - 1), (X * 3, X)), turns=[2, 3])
+def test_iterations_are_the_examples():
+    check(doubled, (X,), (X * 1.01,), (-X,), refused=((X * 3,), (X * 0.2,)), iterations=[2])
+    check(doubled, (X * 30,), (X * 40,), refused=((X,),), iterations=[0])
+    check(newton, (X.abs() + 2,), refused=((X.abs() * 1e6,),), iterations=[4])
+    check(two, (X, X + 0), refused=((X, X - 1), (X * 3, X)), iterations=[2, 3])
 
 
 def test_loops_in_loops_and_branches_in_them():
-    check(nested, (X,), turns=[0, 1, 2], refused=((X * 9,),))
-    check(with_a_branch, (X,), turns=[4], refused=((X + 3,),))
+    check(nested, (X,), iterations=[0, 1, 2], refused=((X * 9,),))
+    check(with_a_branch, (X,), iterations=[4], refused=((X + 3,),))
 
 
-def test_turns_that_are_always_the_same_are_no_warning():
+def test_iterations_that_are_always_the_same_are_no_warning():
     check(counted, (X,), (X * 100,))
     check(counted_by_numbers, (X,), (X - 100,))
 
 
 def test_a_warning_says_how_many():
-    with pytest.warns(UserWarning, match=r"while_loop \(while_loop\): 2 turns"):
+    with pytest.warns(UserWarning, match=r"while_loop \(while_loop\): 2 iterations"):
         npusim.export(Model(doubled).eval(), (X,))
 
 
 def test_what_is_refused():
-    with pytest.raises(npusim.UnsupportedError, match="more than 1000 turns"):
+    with pytest.raises(npusim.UnsupportedError, match="more than 1000 iterations"):
         npusim.export(Model(lambda _, x: while_loop(lambda x: x.sum() < 1e9, lambda x: (x + 1e-3,), (x,))[0]), (X,))
 
     def in_a_branch(linear, x):

@@ -106,7 +106,7 @@ def test_a_folder_is_seen_at_a_glance(folder):
 def test_a_file_in_a_folder_is_npusims_own():
     """Lines of a model are told from the package's by its folder."""
     pytest.importorskip("torch")
-    from npusim.torch.facts.told import is_of_a_library
+    from npusim.torch.facts.messages import is_of_a_library
     from npusim.torch.passes import sizes
     from npusim.torch.tracing.seeds import OUR_OWN
 

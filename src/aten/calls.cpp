@@ -79,8 +79,8 @@ Found find(Registry& r) {
     if (const char* given = std::getenv("NPUSIM_ATEN")) path = given;
   if (path.empty()) {
     const std::vector<std::filesystem::path> paths = default_paths();
-    for (const std::filesystem::path& beside : paths)
-      if (std::error_code ignored; path.empty() && std::filesystem::exists(beside, ignored)) path = beside;
+    for (const std::filesystem::path& candidate : paths)
+      if (std::error_code ignored; path.empty() && std::filesystem::exists(candidate, ignored)) path = candidate;
     if (path.empty())
       return {nullptr,
               fmt::format("NPUSIM_ATEN is not set, {} does not exist", paths.empty() ? file_name : paths[0].string())};

@@ -9,7 +9,7 @@ namespace {
 
 // Of a problem that repeats what a file or a caller gave: its beginning and its end tell what is wrong.
 constexpr size_t most_bytes = 8192;
-std::string told(std::string_view text) { return without_middle(text, most_bytes); }
+std::string shortened(std::string_view text) { return without_middle(text, most_bytes); }
 
 std::string lines(const std::vector<Problem>& problems) {
   std::string text;
@@ -18,15 +18,16 @@ std::string lines(const std::vector<Problem>& problems) {
 }
 
 std::vector<Problem> valid(std::vector<Problem> problems) {
-  for (Problem& problem : problems) problem = {valid_utf8(told(problem.where)), valid_utf8(told(problem.reason))};
+  for (Problem& problem : problems)
+    problem = {valid_utf8(shortened(problem.where)), valid_utf8(shortened(problem.reason))};
   return problems;
 }
 
 }  // namespace
 
 std::string to_string(const Problem& problem) {
-  const std::string reason = told(problem.reason);
-  return printable(problem.where.empty() ? reason : told(problem.where) + ": " + reason);
+  const std::string reason = shortened(problem.reason);
+  return printable(problem.where.empty() ? reason : shortened(problem.where) + ": " + reason);
 }
 
 Error::Error(ErrorKind kind, const std::string& message) : Error(kind, std::vector<Problem>{{"", message}}) {}

@@ -10,7 +10,7 @@
 namespace npusim {
 namespace {
 
-// Ways out that are the same whatever is expected; without one, the reader's own.
+// Advice that is the same whatever is expected; without it, the reader's own.
 constexpr const char* unpack = "unpack it first";
 constexpr const char* lfs = "it stands for the file, which `git lfs pull` fetches";
 constexpr const char* page = "a download was answered with a web page, such as a login or an error; look into it";
@@ -19,16 +19,16 @@ constexpr const char* npz =
 
 struct Found {
   const char* what;
-  const char* way = nullptr;
+  const char* advice = nullptr;
 };
 
 bool contains(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
 
 // A zip archive by the names in it, which stand in its first header and in the directory at its end.
 Found zip_archive(std::string_view bytes) {
-  constexpr size_t looked_at = 1 << 16;
+  constexpr size_t inspected = 1 << 16;
   const std::string_view head = bytes.substr(0, 512);
-  const std::string_view tail = bytes.substr(bytes.size() - std::min(bytes.size(), looked_at));
+  const std::string_view tail = bytes.substr(bytes.size() - std::min(bytes.size(), inspected));
   const auto has = [&](std::string_view name) { return contains(head, name) || contains(tail, name); };
   if (has("constants.pkl") || has("/code/")) return {"a TorchScript archive"};
   if (has("serialized_exported_program.json") || has("models/model.json")) return {"a torch.export archive (.pt2)"};
@@ -116,7 +116,7 @@ const char* name_of(FileKind kind) {
   return "";
 }
 
-const char* way_to(FileKind kind) {
+const char* advice_for(FileKind kind) {
   switch (kind) {
     case FileKind::ir:
       return "docs/ir_format.md section 9 says how to get the IR of a model";
@@ -136,7 +136,7 @@ const char* way_to(FileKind kind) {
 void refuse_other_kinds(std::string_view bytes, FileKind expected, const std::string& origin) {
   if (const std::optional<Found> found = find_kind(bytes, expected))
     fail(ErrorKind::bad_input, "{}: is {}, not {}: {}", origin, found->what, name_of(expected),
-         found->way ? found->way : way_to(expected));
+         found->advice ? found->advice : advice_for(expected));
 }
 
 }  // namespace npusim

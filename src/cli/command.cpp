@@ -33,7 +33,7 @@ constexpr Verb verbs[] = {
     {"verify", "compares a model with golden outputs or with the reference", add_verify},
     {"bisect", "the first part of a model that is wrong by itself", add_bisect},
     {"bench", "measures a program against the machine's limits", add_bench},
-    {"tune", "times the ways to make a program's kernels, and keeps the fastest", add_tune},
+    {"tune", "times the candidates of a program's kernels, and keeps the fastest", add_tune},
     {"recompile", "a program's launches made anew from its steps", add_recompile},
     {"profile", "where a method's time goes", add_profile},
     {"partition", "what runs on the target's device and what on the CPU, and why", add_partition},

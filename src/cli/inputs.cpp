@@ -24,7 +24,7 @@ class InputReader {
  public:
   InputReader(const std::vector<TensorInfo>& inputs, uint64_t seed)
       : inputs_(inputs), seed_(seed), found_(inputs.size()) {
-    for (size_t i = 0; i < inputs.size(); ++i) places_.try_emplace(inputs[i].name, i);
+    for (size_t i = 0; i < inputs.size(); ++i) positions_.try_emplace(inputs[i].name, i);
   }
 
   void add_file(const std::string& path) {
@@ -80,8 +80,8 @@ class InputReader {
   }
 
   size_t position(const std::string& name) const {
-    const auto at = places_.find(name);
-    return at == places_.end() ? inputs_.size() : at->second;
+    const auto at = positions_.find(name);
+    return at == positions_.end() ? inputs_.size() : at->second;
   }
   // In each message of an unknown one, of which there may be as many.
   std::string expected_names() const {
@@ -121,7 +121,7 @@ class InputReader {
   }
 
   const std::vector<TensorInfo>& inputs_;
-  std::unordered_map<std::string_view, size_t> places_;  // of inputs_
+  std::unordered_map<std::string_view, size_t> positions_;  // of inputs_
   uint64_t seed_ = 0;
   std::vector<std::optional<HostTensor>> found_;
   std::vector<Problem> problems_;

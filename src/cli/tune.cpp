@@ -1,4 +1,4 @@
-// npusim tune: times the ways in which a program's kernels can be made, and keeps the fastest in the program.
+// npusim tune: times the candidates of a program's kernels, and keeps the fastest in the program.
 #include "npusim/tune.h"
 
 #include <fmt/format.h>
@@ -52,10 +52,10 @@ struct Both {
   double rel_l2 = 0;                   // the largest of a floating output's
 };
 
-// In turns, so that a device whose clocks drift favours neither.
+// Alternately, so that a device whose clocks drift favours neither.
 Both measure_both(const Measured& m, const std::shared_ptr<const Program>& before,
                   const std::shared_ptr<const Program>& after) {
-  constexpr int turns = 3;
+  constexpr int rounds = 3;
   constexpr double most_rel_l2 = 0.05;  // sums in another order are far below it
   Session sessions[] = {m.open(before), m.open(after)};
   const size_t method = sessions[0].method(m.method);
@@ -74,7 +74,7 @@ Both measure_both(const Measured& m, const std::shared_ptr<const Program>& befor
     both.rel_l2 = std::max(both.rel_l2, rel_l2);
   }
   std::vector<double> ms[2];
-  for (int turn = 0; turn < turns; ++turn)
+  for (int round = 0; round < rounds; ++round)
     for (size_t n = 0; n < 2; ++n) {
       const std::vector<double> some =
           measure_runs(sessions[n], method, m.flags.seconds, rewind_of(sessions[n], method, m.infos, m.inputs), true);
@@ -91,11 +91,12 @@ std::string report(const Flags& flags, const Measured& m, const Tuning& tuning, 
   if (flags.json) {
     auto kernels = Json::array();
     for (const TunedKernel& k : tuning.kernels) {
-      auto ways = Json::array();
-      for (const TimedWay& way : k.ways) ways.push_back({{"how", way.how}, {"ms", way.ms}});
+      auto candidates = Json::array();
+      for (const TimedCandidate& candidate : k.candidates)
+        candidates.push_back({{"how", candidate.how}, {"ms", candidate.ms}});
       kernels.push_back({{"kernel", k.kernel},
                          {"launches", k.launches},
-                         {"ways", ways},
+                         {"ways", candidates},
                          {"before", k.before},
                          {"before_ms", k.before_ms},
                          {"after", k.after},
@@ -111,13 +112,13 @@ std::string report(const Flags& flags, const Measured& m, const Tuning& tuning, 
   }
   std::string text;
   if (tuning.kernels.empty())
-    text = fmt::format("{}: every kernel has one way, nothing is to choose\n", m.method);
+    text = fmt::format("{}: every kernel has one candidate, nothing is to choose\n", m.method);
   else if (changed == 0)
-    text = fmt::format("{}: of {} kernels with several ways none is faster in another one\n", m.method,
+    text = fmt::format("{}: of {} kernels with several candidates no other one is faster\n", m.method,
                        tuning.kernels.size());
   else
     text = fmt::format(
-        "{}: {:.4f} ms, before {:.4f}; {} of {} kernels with several ways are made in another one; outputs within "
+        "{}: {:.4f} ms, before {:.4f}; {} of {} kernels with several candidates take another one; outputs within "
         "{:.1e} "
         "(relative L2) of what they were\n",
         m.method, both.after_ms, both.before_ms, changed, tuning.kernels.size(), both.rel_l2);
@@ -138,7 +139,7 @@ int run(const Flags& flags) {
   m.inputs = inputs_or_random(flags.inputs, m.infos, m.weights.get());
   TuneOptions options;
   options.method = m.method;
-  options.ways = static_cast<size_t>(flags.ways);
+  options.candidates = static_cast<size_t>(flags.ways);
   std::shared_ptr<const Program> taken;
   Tuning tuning;
   Both both;

@@ -1,4 +1,4 @@
-// Assigns every value a buffer and every kernel a place in the program.
+// Assigns every value a buffer and every kernel an index in the program.
 #include "codegen/build_program.h"
 
 #include <fmt/format.h>
@@ -235,7 +235,7 @@ class Builder {
     return launch;
   }
 
-  // Where no method has a step of its own, what the target makes of recipes tells.
+  // Where no method has a step of its own, what the target makes of recipes decides.
   bool recipes_are_launched() const {
     const std::vector<Step>& recipes = program_.recipes.steps;
     return target_ && std::any_of(recipes.begin(), recipes.end(), [&](const Step& recipe) {
@@ -278,8 +278,8 @@ class Builder {
     uint64_t workspace = 0;  // of this group
     const auto plan_node = [&](const Node& node, size_t group) {
       const auto step = static_cast<int32_t>(group);
-      // A result takes the place of an operand that ends here where its kernel allows. What a group does may overlap.
-      auto take_place = [&](ValueId result) {
+      // A result reuses the memory of an operand that ends here where its kernel allows. What a group does may overlap.
+      auto reuse_memory = [&](ValueId result) {
         if (groups_[group].nodes.size() > 1 || is_transfer(g, node)) return false;
         for (size_t arg : in_place_arguments(*node.kernel)) {
           const auto known = life_of.find(root(node.inputs[arg]));
@@ -300,7 +300,7 @@ class Builder {
           plan.lives[known->second].end = step;
           return;
         }
-        if (buffers_[static_cast<size_t>(r)] >= 0 || (written && take_place(r))) return;
+        if (buffers_[static_cast<size_t>(r)] >= 0 || (written && reuse_memory(r))) return;
         const Value& value = value_of(g, v);
         Buffer b;
         b.name = value.name;

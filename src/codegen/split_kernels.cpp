@@ -47,7 +47,7 @@ void split_kernels(Graph& graph, const CodegenTarget& target) {
   for (Node& node : nodes) {
     const bool asks = node.device == 0 && !stay.contains(node.kernel.get());
     const Unfused unfused = asks ? target.in_parts(*node.kernel) : Unfused{};
-    // A contraction that is one kernel either way stays one; a kernel that orders or transforms rows does not.
+    // A contraction that is one kernel with and without it stays one; a kernel that orders or transforms rows does not.
     if (!asks || unfused.steps.size() < (has_order(*node.kernel) || has_fourier(*node.kernel) ? 1 : 2)) {
       if (asks) stay.insert(node.kernel.get());
       add_node(graph, std::move(node));

@@ -22,7 +22,7 @@ struct GroupStep {
   std::vector<bool> kept = {};
 };
 
-// What a target decided about the steps of one launch, for nobody but itself. Codegen keeps it beside the launch until
+// What a target decided about the steps of one launch, for nobody but itself. Codegen keeps it with the launch until
 // plan() makes code of it.
 struct LaunchPlan {
   virtual ~LaunchPlan() = default;
@@ -60,7 +60,7 @@ struct WholeMethod {
 };
 
 // A launch as the target would make it, and the text that does it: `code` is not set.
-struct LaunchWay {
+struct LaunchCandidate {
   Launch launch;
   std::string text;
 };
@@ -70,17 +70,18 @@ struct OwnRange {
   int64_t low = 0, high = 0;  // both included
 };
 
-// The ways to make launches of one program that are to be timed.
+// Candidates for launches of one program, which are to be timed.
 class Tuner {
  public:
   virtual ~Tuner() = default;
   // What compiles the code, with its version: what was timed is of one.
   virtual std::string compiler() const = 0;
-  // Ways to make a launch of a method that plan() filled in, at most so many, the likeliest first, plan()'s own among
+  // Candidates for a launch of a method that plan() filled in, at most so many, the likeliest first, plan()'s own among
   // them. They take the same arguments.
-  virtual std::vector<LaunchWay> ways(const Sequence& sequence, const Launch& launch, size_t most) const = 0;
+  virtual std::vector<LaunchCandidate> candidates(const Sequence& sequence, const Launch& launch,
+                                                  size_t most) const = 0;
   // Adds their code to a copy of the program and sets their `code`.
-  virtual void compile(Program& program, std::span<LaunchWay> ways) const = 0;
+  virtual void compile(Program& program, std::span<LaunchCandidate> candidates) const = 0;
 };
 
 class CodegenTarget {
@@ -103,7 +104,7 @@ class CodegenTarget {
   // is done at load, and what is equal once. None or one: the kernel stays as it is, unless it orders rows.
   virtual Unfused in_parts(const Kernel&) const { return {}; }
   // What one launch will do of these steps, which follow each other; none: the device runs kernel IR. Asked before
-  // memory is planned: what lives only within a launch needs no place in the arena. Kernels are matched by structure.
+  // memory is planned: what lives only within a launch needs no room in the arena. Kernels are matched by structure.
   // Recipes are launched one by one.
   virtual Group group(std::span<const GroupStep>) const { return {}; }
   // One launch for all steps of a method. Asked before kernels become several; where there is one, they stay whole,
@@ -117,7 +118,7 @@ class CodegenTarget {
     plan(program, plans, unread);
   }
   // Of a program whose launches a target of this name made, and which must outlive it; null: there are none that could
-  // be made in other ways.
+  // be made by other candidates.
   virtual std::unique_ptr<const Tuner> tuner(const Program&) const { return nullptr; }
   // How long a kernel takes by itself on a device of these rules.
   virtual Estimate estimate(const Kernel& kernel, const TargetConfig& config) const {

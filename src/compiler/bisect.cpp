@@ -63,7 +63,7 @@ class Bisector {
     for (const StepOverview& step : method_steps(*program, "main"))
       if (step.kernel != "transfer" && !step.nodes.empty() && seen.insert(step.nodes).second)
         found.parts.push_back({step.nodes, step.operators});
-    tell("evaluate the reference");
+    announce("evaluate the reference");
     std::vector<std::string> written;  // weights
     for (const TensorInfo& input : method_inputs(*program, "main")) written.push_back(input.name);
     written.erase(written.begin(), written.begin() + static_cast<std::ptrdiff_t>(ir_["graph_inputs"].size()));
@@ -79,7 +79,7 @@ class Bisector {
     const std::vector<HostTensor> outputs = run_session(session, inputs);
     for (size_t i = 0; i < ir_["graph_outputs"].size(); ++i)
       found.outputs = std::max(found.outputs, distance(outputs[i], expected[i]));
-    tell("compare step by step");
+    announce("compare step by step");
     compare_carried(found, inputs);
     compare_executed(found, session, inputs);
     if (found.culprit >= 0) {
@@ -87,15 +87,15 @@ class Bisector {
       return found;
     }
     for (size_t i = 0; i < found.parts.size() && found.culprit < 0; ++i) {
-      tell(fmt::format("part {} of {}: {}", i + 1, found.parts.size(), found.parts[i].nodes.back()));
+      announce(fmt::format("part {} of {}: {}", i + 1, found.parts.size(), found.parts[i].nodes.back()));
       if (measure(found.parts[i], options_) > found.tolerance) found.culprit = static_cast<int>(i);
     }
-    if (found.culprit >= 0) look_into(found, folder);
+    if (found.culprit >= 0) descend(found, folder);
     return found;
   }
 
  private:
-  void tell(const std::string& stage) const {
+  void announce(const std::string& stage) const {
     if (progress_) progress_(stage);
   }
 
@@ -191,7 +191,7 @@ class Bisector {
     std::map<std::vector<std::string>, PartError*> by_nodes;
     for (PartError& part : found.parts) by_nodes.emplace(part.nodes, &part);
     const auto executed = compare_launches(
-        session, [&](size_t step) { tell(fmt::format("launch at step {} of {}", step + 1, steps.size())); });
+        session, [&](size_t step) { announce(fmt::format("launch at step {} of {}", step + 1, steps.size())); });
     for (const ExecutedSteps& one : executed)
       for (size_t n = one.first; n < one.first + one.count; ++n) {
         const auto known = by_nodes.find(steps[n].nodes);
@@ -253,7 +253,7 @@ class Bisector {
   }
 
   // The culprit's nodes one by one, its fusions, and what another needs to see it.
-  void look_into(Bisection& found, const std::string& folder) const {
+  void descend(Bisection& found, const std::string& folder) const {
     const PartError& part = found.parts[static_cast<size_t>(found.culprit)];
     CompileOptions alone = options_;
     alone.disabled_fusions = {"all"};

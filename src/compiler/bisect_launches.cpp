@@ -15,7 +15,7 @@
 namespace npusim {
 namespace {
 
-constexpr std::byte unwritten{0xa5};  // what the interpreter leaves is looked at: the rest of a buffer is nobody's
+constexpr std::byte unwritten{0xa5};  // what the interpreter leaves is compared: the rest of a buffer is nobody's
 
 using Memory = std::map<int32_t, std::vector<std::byte>>;  // by buffer
 

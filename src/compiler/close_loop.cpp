@@ -13,7 +13,7 @@
 namespace npusim {
 namespace {
 
-constexpr int64_t most_parts = 256, least_in_part = 4;  // of the vocabulary, each looked through by itself
+constexpr int64_t most_parts = 256, least_in_part = 4;  // of the vocabulary, each searched by itself
 
 class LoopCloser {
  public:
@@ -140,10 +140,10 @@ class LoopCloser {
     }
   }
 
-  // The first of the largest along the row, and its place; NaN counts as the largest.
-  static std::pair<Ex, Ex> first_of_largest(KernelBuilder& k, Ex x, Ex place, int64_t none) {
+  // The first of the largest along the row, and its index; NaN counts as the largest.
+  static std::pair<Ex, Ex> first_of_largest(KernelBuilder& k, Ex x, Ex index, int64_t none) {
     const Ex top = k.reduce(Reduction::max, x);
-    return {top, k.reduce(Reduction::min, select(x == top || isnan(x), place, none))};
+    return {top, k.reduce(Reduction::min, select(x == top || isnan(x), index, none))};
   }
 
   // Equal ones, for as many groups of threads.
@@ -167,12 +167,12 @@ class LoopCloser {
     if (nucleus_) node.inputs.insert(node.inputs.end(), {nucleus_->keys, nucleus_->thresholds, nucleus_->top_p});
     {
       KernelBuilder k({parts, vocabulary / parts}, 1);
-      const Affine place = k.dim(0) * (vocabulary / parts) + k.dim(1);
-      const Coord at[] = {place};
+      const Affine index = k.dim(0) * (vocabulary / parts) + k.dim(1);
+      const Coord at[] = {index};
       Ex x = k.load(k.input({dtype, {vocabulary}}), at);
-      if (draws_) x = add_noise(k, x, k.value(place), vocabulary);
-      if (nucleus_) x = select(is_taken(k, place), x, -std::numeric_limits<double>::infinity());
-      const auto [top, token] = first_of_largest(k, x, k.value(place), vocabulary);
+      if (draws_) x = add_noise(k, x, k.value(index), vocabulary);
+      if (nucleus_) x = select(is_taken(k, index), x, -std::numeric_limits<double>::infinity());
+      const auto [top, token] = first_of_largest(k, x, k.value(index), vocabulary);
       k.store(k.output(top_type), top);
       k.store(k.output(token_type), token);
       node.kernel = std::make_shared<const Kernel>(k.finish(node.name));
@@ -184,9 +184,9 @@ class LoopCloser {
 
     KernelBuilder k({parts}, 1);
     const Coord at[] = {k.dim(0)}, first[] = {Coord(int64_t{0}), Coord(int64_t{0})};
-    const Ex x = k.load(k.input(top_type), at), place = k.load(k.input(token_type), at);
+    const Ex x = k.load(k.input(top_type), at), index = k.load(k.input(token_type), at);
     const int old = k.input(value_of(graph_, token_).type);
-    const Ex token = first_of_largest(k, x, place, vocabulary).second;
+    const Ex token = first_of_largest(k, x, index, vocabulary).second;
     k.store(k.output(value_of(graph_, token_).type, old), first, token);
     update(token_, found, k.finish("next_token"), Role::tokens, origins_of(graph_, logits_));
   }

@@ -1,4 +1,4 @@
-// A decode method that feeds itself: steps that follow each other without the host.
+// A decode method that loops on its own output: steps that follow each other without the host.
 #pragma once
 #include <optional>
 

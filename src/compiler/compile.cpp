@@ -140,8 +140,8 @@ Configured configure(const CodegenTarget& target, const JsonSource& rules) {
   return made;
 }
 
-// Each method that takes one token gets three that feed themselves, each that takes more another with the logits of
-// one.
+// Each method that takes one token gets three that loop on their own output, each that takes more another with the
+// logits of one.
 std::vector<ClosedLoop> add_text_methods(std::vector<MethodGraph>& methods, std::vector<std::string>& notes) {
   std::vector<ClosedLoop> loops;
   const auto name_of = [&](const MethodGraph& method, std::string name) {
@@ -155,13 +155,13 @@ std::vector<ClosedLoop> add_text_methods(std::vector<MethodGraph>& methods, std:
     methods.push_back(std::move(*method));
     return true;
   };
-  constexpr std::array<std::tuple<NextToken, const char*, const char*>, 3> ways = {
+  constexpr std::array<std::tuple<NextToken, const char*, const char*>, 3> loops_of = {
       {{NextToken::likeliest, "greedy", "its token, position and mask on the device"},
        {NextToken::drawn, "sample", "the same, and its token drawn there"},
        {NextToken::drawn_of_nucleus, "nucleus", "the same, and its token drawn there among the likeliest"}}};
   for (size_t i = 0, count = methods.size(); i < count; ++i) {
     const MethodGraph from = methods[i];
-    for (const auto& [next, name, what] : ways)
+    for (const auto& [next, name, what] : loops_of)
       if (add(close_loop(from, name_of(from, name), next), from, what)) loops.push_back({methods.size() - 1, i, next});
     std::string reason;
     add(last_row(from, name_of(from, "prompt"), reason), from, "the logits of one token");

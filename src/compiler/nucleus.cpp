@@ -1,9 +1,8 @@
-// A search for a key: digit by digit, with the sum of all weights from a key on for each value of the next digit.
-//
-// A weight is exp((x − largest) / temperature) as a whole number of 2^-40, so that sums do not depend on their order.
+// A search for a key: digit by digit, with the sum of all weights from a key on for each value of the next digit.  A
+// weight is exp((x − largest) / temperature) as a whole number of 2^-40, so that sums do not depend on their order.
 // Below it a key has how many tokens come behind: no two keys are equal, larger keys are of likelier tokens, or of
-// those that come before equally likely ones. What is looked for is the largest key from which on the weights reach
-// top_p of all weights; every prefix of its digits, followed by zeros, reaches it too.
+// those that come before equally likely ones. What is searched is the largest key from which on the weights reach top_p
+// of all weights; every prefix of its digits, followed by zeros, reaches it too.
 #include "compiler/nucleus.h"
 
 #include <bit>
@@ -13,8 +12,8 @@ namespace npusim {
 namespace {
 
 constexpr int weight_bits = 40, digit_bits = 4;
-constexpr int share_bits = 24;   // top_p as a whole number, which a float32 holds
-constexpr int most_places = 21;  // bits: a key, and the sum of all weights, have 62 then
+constexpr int share_bits = 24;      // top_p as a whole number, which a float32 holds
+constexpr int most_positions = 21;  // bits: a key, and the sum of all weights, have 62 then
 
 // The largest of a few elements, which every point of the space loads.
 Ex largest_of(KernelBuilder& k, int arg) {
@@ -36,14 +35,14 @@ class Search {
         top_p_(top_p),
         parts_(parts),
         vocabulary_(element_count(value_of(graph, logits).type.shape)),
-        place_bits_(std::bit_width(static_cast<uint64_t>(vocabulary_ - 1))) {}
+        index_bits_(std::bit_width(static_cast<uint64_t>(vocabulary_ - 1))) {}
 
   std::optional<Nucleus> run() {
-    if (place_bits_ > most_places) return std::nullopt;
+    if (index_bits_ > most_positions) return std::nullopt;
     const auto [keys, weights] = weigh(largest_logit());
     const ValueId target = find_target(weights);
     ValueId thresholds = no_value;
-    for (int bits = weight_bits + 1 + place_bits_, shift = bits; shift > 0; bits = shift) {
+    for (int bits = weight_bits + 1 + index_bits_, shift = bits; shift > 0; bits = shift) {
       shift = (bits - 1) / digit_bits * digit_bits;
       thresholds = next_digit(keys, target, thresholds, int64_t{1} << (bits - shift), shift);
     }
@@ -67,7 +66,7 @@ class Search {
     return outputs;
   }
 
-  Affine place(KernelBuilder& k, int part, int within) const {
+  Affine position(KernelBuilder& k, int part, int within) const {
     return k.dim(part) * (vocabulary_ / parts_) + k.dim(within);
   }
 
@@ -75,7 +74,7 @@ class Search {
     const DType dtype = value_of(graph_, logits_).type.dtype;
     const TensorType some{dtype, {parts_}}, one{dtype, {1}};
     KernelBuilder in_part({parts_, vocabulary_ / parts_}, 1);
-    const Coord at[] = {place(in_part, 0, 1)};
+    const Coord at[] = {position(in_part, 0, 1)};
     const Ex largest = in_part.reduce(Reduction::max, in_part.load(in_part.input({dtype, {vocabulary_}}), at));
     in_part.store(in_part.output(some), largest);
     const ValueId in_parts = add({logits_}, in_part, "largest_in_parts", some);
@@ -88,11 +87,11 @@ class Search {
   }
 
   // Keys, and the sum of each part's weights. The largest logit has weight 1 whatever it is, and so has NaN, which is
-  // taken before all; beside an infinite one, or at a temperature of 0, nothing else has any.
+  // taken before all; with an infinite one, or at a temperature of 0, nothing else has any.
   std::pair<ValueId, ValueId> weigh(ValueId top) {
     const TensorType keys{DType::i64, {vocabulary_}}, sums{DType::i64, {parts_}};
     KernelBuilder k({parts_, vocabulary_ / parts_}, 1);
-    const Affine token = place(k, 0, 1);
+    const Affine token = position(k, 0, 1);
     const Coord at[] = {token}, first[] = {int64_t{0}};
     const Ex x = k.load(k.input({value_of(graph_, logits_).type.dtype, {vocabulary_}}), at);
     const Ex largest = k.load(k.input(value_of(graph_, top).type), first);
@@ -101,7 +100,7 @@ class Search {
     const Ex share = select(x == largest || isnan(x), k.number(1), select(e >= 0, min(e, 1), k.number(0)));
     const Ex weight = k.cast(share * static_cast<double>(int64_t{1} << weight_bits), Scalar::i64);
     const Ex behind = k.integer(vocabulary_ - 1) - k.value(token);
-    k.store(k.output(keys), at, weight * (int64_t{1} << place_bits_) + behind);
+    k.store(k.output(keys), at, weight * (int64_t{1} << index_bits_) + behind);
     k.store(k.output(sums), k.reduce(Reduction::sum, weight));
     const std::vector<ValueId> found = add_all({logits_, top, temperature_}, k, "weights_of_tokens", {keys, sums});
     return {found[0], found[1]};
@@ -135,9 +134,9 @@ class Search {
       return values_of;
     };
     KernelBuilder in_part({parts_, values, vocabulary_ / parts_}, 1);
-    const Coord at[] = {place(in_part, 0, 2)};
+    const Coord at[] = {position(in_part, 0, 2)};
     const Ex key = in_part.load(in_part.input({DType::i64, {vocabulary_}}), at);
-    const Ex weight = select(key >= threshold(in_part, 1), shr(key, in_part.integer(place_bits_)), 0);
+    const Ex weight = select(key >= threshold(in_part, 1), shr(key, in_part.integer(index_bits_)), 0);
     const Ex in_sum = in_part.reduce(Reduction::sum, weight);
     in_part.store(in_part.output(sums), in_sum);
     const ValueId in_parts = add(inputs({keys}), in_part, "weights_from_keys", sums);
@@ -154,7 +153,7 @@ class Search {
   Graph& graph_;
   ValueId logits_, temperature_, top_p_;
   int64_t parts_, vocabulary_;
-  int place_bits_;
+  int index_bits_;
 };
 
 }  // namespace
@@ -163,8 +162,8 @@ std::optional<Nucleus> find_nucleus(Graph& graph, ValueId logits, ValueId temper
   return Search(graph, logits, temperature, top_p, parts).run();
 }
 
-Ex contains(KernelBuilder& k, int keys, int thresholds, int top_p, const Affine& place) {
-  const Coord at[] = {place}, first[] = {int64_t{0}};
+Ex contains(KernelBuilder& k, int keys, int thresholds, int top_p, const Affine& position) {
+  const Coord at[] = {position}, first[] = {int64_t{0}};
   return k.load(keys, at) >= largest_of(k, thresholds) || k.load(top_p, first) >= 1;
 }
 

@@ -71,15 +71,15 @@ class Finder {
     for (const Method& method : program_.methods)
       for (const Step& step : method.steps) follow(step);
     std::vector<std::string> lines;
-    for (const auto& [what, places] : places_) {
-      const std::string more = places.count > 1 ? fmt::format(" and {} more", places.count - 1) : "";
-      lines.push_back(fmt::format("node '{}'{}: {}", places.first, more, what));
+    for (const auto& [what, occurrences] : occurrences_) {
+      const std::string more = occurrences.count > 1 ? fmt::format(" and {} more", occurrences.count - 1) : "";
+      lines.push_back(fmt::format("node '{}'{}: {}", occurrences.first, more, what));
     }
     return lines;
   }
 
  private:
-  struct Places {
+  struct Occurrences {
     std::string first;
     int64_t count = 0;
   };
@@ -135,9 +135,10 @@ class Finder {
       MaybeLarge stored = known[static_cast<size_t>(store.expr)];
       if (stored && is_float(dtype) && std::isinf(round_through(dtype, stored->number))) {
         const std::string of = stored->origin.empty() ? "" : " of " + stored->origin;
-        Places& places = places_[fmt::format("{:g}{} becomes {:g} in {}; --dtype float32 keeps it", stored->number, of,
-                                             round_through(dtype, stored->number), dtype_name(dtype))];
-        if (places.count++ == 0) places.first = step_name(program_, step);
+        Occurrences& occurrences =
+            occurrences_[fmt::format("{:g}{} becomes {:g} in {}; --dtype float32 keeps it", stored->number, of,
+                                     round_through(dtype, stored->number), dtype_name(dtype))];
+        if (occurrences.count++ == 0) occurrences.first = step_name(program_, step);
         stored.reset();
       }
       of_buffer_[static_cast<size_t>(step.buffers[arg])] = stored;
@@ -146,7 +147,7 @@ class Finder {
 
   const Program& program_;
   std::vector<MaybeLarge> of_buffer_;
-  std::map<std::string, Places> places_;  // by what happens
+  std::map<std::string, Occurrences> occurrences_;  // by what happens
 };
 
 }  // namespace

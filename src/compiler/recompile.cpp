@@ -119,14 +119,16 @@ class GraphMaker {
   // Inputs, states, weights and constants, in the order of their buffers.
   void add_given() {
     std::map<int32_t, std::string> given;  // by buffer: the name of its value
-    const auto look = [&](int32_t id) {
+    const auto visit = [&](int32_t id) {
       if (is_given(at(id))) given.try_emplace(id, at(id).name);
     };
     for (const TensorSpec& spec : method_.inputs) given[spec.buffer] = spec.name;
-    for (const TensorSpec& spec : method_.outputs) look(spec.buffer);
-    const auto look_at = [&](const Step& step) { std::for_each(step.buffers.begin(), step.buffers.end(), look); };
-    for (const size_t recipe : recipes_) look_at(program_.recipes.steps[recipe]);
-    for (const Step& step : method_.steps) look_at(step);
+    for (const TensorSpec& spec : method_.outputs) visit(spec.buffer);
+    const auto visit_buffers = [&](const Step& step) {
+      std::for_each(step.buffers.begin(), step.buffers.end(), visit);
+    };
+    for (const size_t recipe : recipes_) visit_buffers(program_.recipes.steps[recipe]);
+    for (const Step& step : method_.steps) visit_buffers(step);
     for (const auto& [id, name] : given) {
       const Buffer& b = at(id);
       value(id) = add_value(graph(), name, b.type);

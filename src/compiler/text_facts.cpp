@@ -1,4 +1,4 @@
-// One method decodes, others read prompts, and those made of the one that decodes feed themselves.
+// One method decodes, others read prompts, and those made of the one that decodes loop on their own output.
 #include "compiler/text_facts.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// Rounds, in each of which every kernel that still has a way left is made in that one.
+// Rounds, in each of which every kernel that still has a candidate left is made by that one.
 #include "npusim/tune.h"
 
 #include <fmt/format.h>
@@ -18,9 +18,9 @@ namespace {
 // Launches of the method that are the same but for their arguments.
 struct Alike {
   std::vector<size_t> launches;
-  std::vector<LaunchWay> ways;  // other than theirs
-  double before = 0;            // milliseconds of all of them
-  std::vector<double> ms;       // likewise, by way
+  std::vector<LaunchCandidate> candidates;  // other than theirs
+  double before = 0;                        // milliseconds of all of them
+  std::vector<double> ms;                   // likewise, by candidate
 };
 
 bool is_made_alike(const Launch& a, const Launch& b) {
@@ -28,13 +28,13 @@ bool is_made_alike(const Launch& a, const Launch& b) {
 }
 
 // Everything but what it is done with.
-void remake(Launch& launch, const Launch& way) {
-  launch.symbol = way.symbol, launch.how = way.how, launch.code = way.code;
-  launch.grid = way.grid, launch.block = way.block;
-  launch.shared_bytes = way.shared_bytes, launch.own_bytes = way.own_bytes;
+void remake(Launch& launch, const Launch& candidate) {
+  launch.symbol = candidate.symbol, launch.how = candidate.how, launch.code = candidate.code;
+  launch.grid = candidate.grid, launch.block = candidate.block;
+  launch.shared_bytes = candidate.shared_bytes, launch.own_bytes = candidate.own_bytes;
 }
 
-std::vector<Alike> find_alike(const Tuner& tuner, const Method& method, size_t ways) {
+std::vector<Alike> find_alike(const Tuner& tuner, const Method& method, size_t candidates) {
   std::vector<Alike> found;
   std::map<std::string, std::vector<size_t>> by_symbol;
   for (size_t i = 0; i < method.launches.size(); ++i) {
@@ -49,11 +49,11 @@ std::vector<Alike> find_alike(const Tuner& tuner, const Method& method, size_t w
     }
     same.push_back(found.size());
     Alike one;
-    one.launches = {i}, one.ways = tuner.ways(method, launch, ways);
-    std::erase_if(one.ways, [&](const LaunchWay& way) { return way.launch.how == launch.how; });
+    one.launches = {i}, one.candidates = tuner.candidates(method, launch, candidates);
+    std::erase_if(one.candidates, [&](const LaunchCandidate& candidate) { return candidate.launch.how == launch.how; });
     found.push_back(std::move(one));
   }
-  std::erase_if(found, [](const Alike& one) { return one.ways.empty(); });
+  std::erase_if(found, [](const Alike& one) { return one.candidates.empty(); });
   return found;
 }
 
@@ -100,34 +100,34 @@ Program put_back(const Program& program, const Program& taken, const Variant& tu
   return whole;
 }
 
-// The n-th other way of every kernel in the n-th round; as it is before and behind them, since clocks drift: the first
-// figures are not of a device that is as warm as for the others.
-void time_ways(const Tuner& tuner, const std::shared_ptr<const Program>& taken, const Method& method,
-               std::vector<Alike>& alike, const TimeSteps& time,
-               const std::function<void(const std::string&)>& progress) {
+// The n-th other candidate of every kernel in the n-th round; as it is before and behind them, since clocks drift: the
+// first figures are not of a device that is as warm as for the others.
+void time_candidates(const Tuner& tuner, const std::shared_ptr<const Program>& taken, const Method& method,
+                     std::vector<Alike>& alike, const TimeSteps& time,
+                     const std::function<void(const std::string&)>& progress) {
   size_t rounds = 0;
-  for (const Alike& one : alike) rounds = std::max(rounds, one.ways.size());
+  for (const Alike& one : alike) rounds = std::max(rounds, one.candidates.size());
   progress("time it as it is");
   std::vector<double> ms = time(taken);
   for (Alike& one : alike) one.before = time_of(one, method, ms);
   for (size_t round = 0; round < rounds; ++round) {
-    progress(fmt::format("compile ways {} of {}", round + 1, rounds));
-    std::vector<LaunchWay> ways;
+    progress(fmt::format("compile candidates {} of {}", round + 1, rounds));
+    std::vector<LaunchCandidate> candidates;
     for (const Alike& one : alike)
-      if (round < one.ways.size()) ways.push_back(one.ways[round]);
+      if (round < one.candidates.size()) candidates.push_back(one.candidates[round]);
     auto trial = std::make_shared<Program>(*taken);
-    tuner.compile(*trial, ways);
+    tuner.compile(*trial, candidates);
     Method& tried = trial->methods[static_cast<size_t>(&method - taken->methods.data())];
-    auto way = ways.begin();
+    auto candidate = candidates.begin();
     for (const Alike& one : alike) {
-      if (round >= one.ways.size()) continue;
-      for (const size_t launch : one.launches) remake(tried.launches[launch], way->launch);
-      ++way;
+      if (round >= one.candidates.size()) continue;
+      for (const size_t launch : one.launches) remake(tried.launches[launch], candidate->launch);
+      ++candidate;
     }
-    progress(fmt::format("time ways {} of {}", round + 1, rounds));
+    progress(fmt::format("time candidates {} of {}", round + 1, rounds));
     ms = time(trial);
     for (Alike& one : alike)
-      if (round < one.ways.size()) one.ms.push_back(time_of(one, method, ms));
+      if (round < one.candidates.size()) one.ms.push_back(time_of(one, method, ms));
   }
   progress("time it as it is");
   ms = time(taken);
@@ -147,13 +147,13 @@ Tuning tune(const std::shared_ptr<const Program>& program, const std::shared_ptr
   const auto progress = [&](const std::string& stage) {
     if (options.progress) options.progress(stage);
   };
-  progress("find ways");
-  std::vector<Alike> alike = find_alike(*tuner, method, options.ways);
+  progress("find candidates");
+  std::vector<Alike> alike = find_alike(*tuner, method, options.candidates);
   Tuning result{program, {}};
   if (alike.empty()) return result;
-  time_ways(*tuner, taken, method, alike, time, progress);
+  time_candidates(*tuner, taken, method, alike, time, progress);
 
-  std::vector<LaunchWay> chosen;
+  std::vector<LaunchCandidate> chosen;
   // By symbol: what is replaced, and by which of `chosen`.
   std::multimap<std::string, std::pair<const Launch*, size_t>> replaced;
   Program tuned = *taken;
@@ -164,13 +164,14 @@ Tuning tune(const std::shared_ptr<const Program>& program, const std::shared_ptr
     TunedKernel& kernel = result.kernels.emplace_back();
     kernel = {launch.symbol, one.launches.size(), {{launch.how, one.before}}, launch.how, launch.how,
               one.before,    one.before};
-    for (size_t n = 0; n < one.ways.size(); ++n) kernel.ways.push_back({one.ways[n].launch.how, one.ms[n]});
+    for (size_t n = 0; n < one.candidates.size(); ++n)
+      kernel.candidates.push_back({one.candidates[n].launch.how, one.ms[n]});
     // What is the whole method was timed as a whole.
     const double least = method.launches.size() == 1 ? options.least / 10 : options.least;
     if (one.ms[fastest] > one.before * (1 - least)) continue;
-    kernel.after = one.ways[fastest].launch.how, kernel.after_ms = one.ms[fastest];
+    kernel.after = one.candidates[fastest].launch.how, kernel.after_ms = one.ms[fastest];
     replaced.emplace(launch.symbol, std::pair{&launch, chosen.size()});
-    chosen.push_back(one.ways[fastest]);
+    chosen.push_back(one.candidates[fastest]);
     choices.push_back({launch.symbol, options.device, tuner->compiler(), kernel.after, kernel.before, kernel.after_ms,
                        kernel.before_ms});
   }

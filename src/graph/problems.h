@@ -13,27 +13,27 @@
 namespace npusim {
 
 struct Problems {
-  std::string where;  // names the file; every problem's place starts with it
+  std::string where;  // names the file; every problem's location starts with it
   size_t limit = 50;
   size_t count = 0;
   bool only_unsupported = true;
   std::vector<Problem> list;
 
-  // `place` is within the file: "node 'relu_3' (aten.relu.default)", or empty.
+  // `location` is within the file: "node 'relu_3' (aten.relu.default)", or empty.
   template <typename... Args>
-  void add(ErrorKind kind, const std::string& place, fmt::format_string<Args...> format, Args&&... args) {
+  void add(ErrorKind kind, const std::string& location, fmt::format_string<Args...> format, Args&&... args) {
     only_unsupported = only_unsupported && kind == ErrorKind::unsupported;
     if (++count > limit) return;
-    list.push_back({one_line(where + (place.empty() ? "" : ": " + place)),
+    list.push_back({one_line(where + (location.empty() ? "" : ": " + location)),
                     one_line(fmt::format(format, std::forward<Args>(args)...))});
   }
   template <typename... Args>
-  void bad(const std::string& place, fmt::format_string<Args...> format, Args&&... args) {
-    add(ErrorKind::bad_input, place, format, std::forward<Args>(args)...);
+  void bad(const std::string& location, fmt::format_string<Args...> format, Args&&... args) {
+    add(ErrorKind::bad_input, location, format, std::forward<Args>(args)...);
   }
   template <typename... Args>
-  void unsupported(const std::string& place, fmt::format_string<Args...> format, Args&&... args) {
-    add(ErrorKind::unsupported, place, format, std::forward<Args>(args)...);
+  void unsupported(const std::string& location, fmt::format_string<Args...> format, Args&&... args) {
+    add(ErrorKind::unsupported, location, format, std::forward<Args>(args)...);
   }
 
   // Throws all of them as one error; does nothing when there are none.

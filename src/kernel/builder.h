@@ -126,7 +126,7 @@ Ex operator||(Ex a, Ex b);
 Ex operator!(Ex a);
 Ex require(Ex condition, Requirement what);  // the condition; traps where it does not hold
 
-// A C++ number beside an expression.
+// A C++ number with an expression.
 template <typename T>
 concept Number = std::is_arithmetic_v<T>;
 Ex literal(Ex partner, double value);

@@ -52,11 +52,11 @@ Ex Draw::uniform(Scalar type) const {
 Ex Draw::normal(Scalar type) const {
   if (type == Scalar::f64) {
     const Ex bits = bit_xor(word(2), shl(word(3), literal(word(3), int64_t{21})));
-    const Ex turns = k_.cast(bits, Scalar::f64) * 0x1p-53 + 0x1p-54;
-    return sin(turns * (2 * std::numbers::pi)) * sqrt(log(uniform(type)) * -2.0);
+    const Ex angle = k_.cast(bits, Scalar::f64) * 0x1p-53 + 0x1p-54;
+    return sin(angle * (2 * std::numbers::pi)) * sqrt(log(uniform(type)) * -2.0);
   }
-  const Ex turns = k_.single(k_.single(k_.cast(word(1), Scalar::f32)) * 0x1p-32 + 0x1p-33);
-  return sin(turns * (2 * std::numbers::pi)) * sqrt(log(uniform(type)) * -2.0);
+  const Ex angle = k_.single(k_.single(k_.cast(word(1), Scalar::f32)) * 0x1p-32 + 0x1p-33);
+  return sin(angle * (2 * std::numbers::pi)) * sqrt(log(uniform(type)) * -2.0);
 }
 
 Ex Draw::exponential(Scalar type) const {

@@ -32,17 +32,17 @@ class Unwinding {
   bool is(int32_t id, ExprOp op) const { return id >= 0 && at(id).op == op && at(id).type == Scalar::i64; }
   bool is_number(int32_t id, int64_t value) const { return is(id, ExprOp::constant) && at(id).integer == value; }
   // x of op(x, value), or -1.
-  int32_t beside(int32_t id, ExprOp op, int64_t value) const {
+  int32_t with_constant(int32_t id, ExprOp op, int64_t value) const {
     return is(id, op) && is_number(at(id).in[1], value) ? at(id).in[0] : -1;
   }
-  int32_t low(int32_t id) const { return beside(id, ExprOp::bit_and, low_32_bits); }
-  int32_t high(int32_t id) const { return beside(low(id), ExprOp::shr, 32); }
+  int32_t low(int32_t id) const { return with_constant(id, ExprOp::bit_and, low_32_bits); }
+  int32_t high(int32_t id) const { return with_constant(low(id), ExprOp::shr, 32); }
   bool is_narrow(int32_t id) const {
     return low(id) >= 0 || (is(id, ExprOp::constant) && at(id).integer >= 0 && at(id).integer <= low_32_bits);
   }
 
   int32_t first_key(int32_t key, int64_t step, size_t round) const {
-    for (; round > 0; --round) key = beside(low(key), ExprOp::add, step);
+    for (; round > 0; --round) key = with_constant(low(key), ExprOp::add, step);
     return key;
   }
 
@@ -55,13 +55,13 @@ class Unwinding {
       int32_t& factor = before[n ? 2 : 0];
       int32_t& other = before[n ? 1 : 3];
       if (product >= 0) {
-        factor = beside(low(product), ExprOp::mul, philox_factors[n]);
+        factor = with_constant(low(product), ExprOp::mul, philox_factors[n]);
         if (factor < 0) return false;
       }
       if (mixed < 0) continue;
       if (!is(mixed, ExprOp::bit_xor) || !is(at(mixed).in[0], ExprOp::bit_xor)) return false;
       const Expr& inner = at(at(mixed).in[0]);
-      const int32_t found = beside(high(inner.in[0]), ExprOp::mul, philox_factors[n]);
+      const int32_t found = with_constant(high(inner.in[0]), ExprOp::mul, philox_factors[n]);
       if (found < 0 || (factor >= 0 && factor != found)) return false;
       factor = found;
       other = inner.in[1];

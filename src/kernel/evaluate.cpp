@@ -175,13 +175,13 @@ class Evaluator {
     if (size < 2) return z;
     if (size % factor != 0) factor = size;
     const size_t rest = size / factor;
-    std::vector<std::complex<double>> turns(size), found(size), part(rest);
+    std::vector<std::complex<double>> twiddles(size), found(size), part(rest);
     for (size_t k = 0; k < size; ++k)
-      turns[k] = std::polar(1.0, -2 * std::numbers::pi * static_cast<double>(k) / static_cast<double>(size));
+      twiddles[k] = std::polar(1.0, -2 * std::numbers::pi * static_cast<double>(k) / static_cast<double>(size));
     for (size_t first = 0; first < factor; ++first) {
       for (size_t i = 0; i < rest; ++i) part[i] = z[first + factor * i];
       part = transform(std::move(part));
-      for (size_t k = 0; k < size; ++k) found[k] += part[k % rest] * turns[first * k % size];
+      for (size_t k = 0; k < size; ++k) found[k] += part[k % rest] * twiddles[first * k % size];
     }
     return found;
   }

@@ -94,10 +94,10 @@ enum class ExprOp : uint8_t {
   round_to,  // as stored in `dtype` and loaded again
   reduce,    // over the row with `reduction`; the result is the same along the row
   scan,      // inclusive, along the last dimension (row_dims == 1), with `reduction`; with integer 1: log Σ exp
-  order,     // at place j of the row: which of its elements is the j-th, i64; see order_form() (kernel/facts/order.h)
-  require,   // of booleans: the operand; traps where it is false. `integer` is the Requirement
+  order,    // at position j of the row: which of its elements is the j-th, i64; see order_form() (kernel/facts/order.h)
+  require,  // of booleans: the operand; traps where it is false. `integer` is the Requirement
   // Fourier transforms along the row, of complex numbers in[0] + i·in[1]; see fourier_form() (kernel/facts/fourier.h)
-  fourier_re,      // at place k of n: the real part of Σ z[j] e^(−2πi j k / n)
+  fourier_re,      // at position k of n: the real part of Σ z[j] e^(−2πi j k / n)
   fourier_im,      // the imaginary part
   fourier_signal,  // the real signal, times n, of which z[0] … z[n/2] are the first half of the spectrum
 };

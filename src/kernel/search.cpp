@@ -8,7 +8,7 @@ namespace {
 
 bool is_of_one_term(const Access& a) { return a.guards.empty() && a.terms.size() == 1; }
 
-// Of a kernel the search among `count` elements that has this end, by building it again beside.
+// Of a kernel the search among `count` elements that has this end, by building it again.
 class Comparison {
  public:
   Comparison(const Kernel& kernel, const Search& search) : k_(kernel), search_(search) {
@@ -23,8 +23,8 @@ class Comparison {
                                                              : DType::f64,
                                      {}}),
                             {});
-    const Ex end = first_not(b, count, [&](Ex place) {
-      const Coord at[] = {place};
+    const Ex end = first_not(b, count, [&](Ex position) {
+      const Coord at[] = {position};
       const Ex element = b.load(elements, at);
       const Before& before = search.before;
       const Ex holds =
@@ -52,8 +52,9 @@ class Comparison {
     if (a.op == ExprOp::load) {
       if (!is_of_one_term(k_.accesses[static_cast<size_t>(b.integer)])) return false;
       Access other = k_.accesses[static_cast<size_t>(b.integer)];
-      const int32_t place = std::exchange(other.terms[0].expr, search_.access.terms[0].expr);
-      return other == search_.access && is_same(again_.accesses[static_cast<size_t>(a.integer)].terms[0].expr, place);
+      const int32_t position = std::exchange(other.terms[0].expr, search_.access.terms[0].expr);
+      return other == search_.access &&
+             is_same(again_.accesses[static_cast<size_t>(a.integer)].terms[0].expr, position);
     }
     if (a.integer != b.integer || a.number != b.number) return false;
     for (int n = 0; n < expr_arity(a.op); ++n)
@@ -72,8 +73,8 @@ class Comparison {
 
 int search_steps(int64_t count) { return std::bit_width(static_cast<uint64_t>(count)); }
 
-Ex first_not(KernelBuilder& k, int64_t count, const std::function<Ex(Ex place)>& before) {
-  Ex first = k.integer(0), left;  // how many places may be it, where that is not `known`
+Ex first_not(KernelBuilder& k, int64_t count, const std::function<Ex(Ex position)>& before) {
+  Ex first = k.integer(0), left;  // how many positions may be it, where that is not `known`
   int64_t known = count;
   for (int step = search_steps(count); step > 0; --step) {
     if (!left.builder) {

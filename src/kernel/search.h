@@ -7,9 +7,9 @@
 
 namespace npusim {
 
-// The first of `count` places that is not `before`, where all that are come first; `count` if there is none. It looks
-// where ATen does, so that it says the same of places in any other order: at the middle of what is left, the later one.
-Ex first_not(KernelBuilder& k, int64_t count, const std::function<Ex(Ex place)>& before);
+// The first of `count` positions that is not `before`, where all that are come first; `count` if there is none. It
+// compares where ATen does, so that it finds the same in any other order: at the middle of what is left, the later one.
+Ex first_not(KernelBuilder& k, int64_t count, const std::function<Ex(Ex position)>& before);
 
 // How many steps that takes.
 int search_steps(int64_t count);
@@ -25,7 +25,7 @@ struct Before {
 struct Search {
   Before before;
   int32_t value = -1;
-  Access access;  // to the element; its one term is the place, whose extent is `count`
+  Access access;  // to the element; its one term is the position, whose extent is `count`
 };
 // The search whose result the expression is, if it is one among elements without guards and other terms.
 std::optional<Search> search_at(const Kernel& kernel, int32_t expr);

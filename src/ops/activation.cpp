@@ -168,11 +168,11 @@ void lower_log_sigmoid_forward(const OpCall&, Lowering& lowering) {
 
 constexpr auto relu = [](Ex x) { return max(x, 0); };
 // Bounds of integers are integers, too.
-Ex whole_beside(Ex x, const OpCall& c, std::string_view name, DType dtype) {
+Ex whole_with(Ex x, const OpCall& c, std::string_view name, DType dtype) {
   return is_real(x) ? scalar_attr(x, c, name) : stored_attr(*x.builder, c, name, dtype);
 }
 constexpr auto clip = [](Ex x, const OpCall& c) {
-  const auto bound = [&](std::string_view name) { return whole_beside(x, c, name, DType::i64); };
+  const auto bound = [&](std::string_view name) { return whole_with(x, c, name, DType::i64); };
   return min(max(x, bound("min_val")), bound("max_val"));
 };
 constexpr auto shrink = [](Ex x, const OpCall& c) {
@@ -212,7 +212,7 @@ constexpr OpRecord records[] = {
      .lower = lower_log_sigmoid_forward},
     formula<[](Ex x) { return x * tanh(log1p(exp(x))); }>("mish(Tensor self) -> Tensor"),
     formula<[](Ex x, const OpCall& c) {
-      const auto number = [&](std::string_view name) { return whole_beside(x, c, name, c.outputs[0].dtype); };
+      const auto number = [&](std::string_view name) { return whole_with(x, c, name, c.outputs[0].dtype); };
       return select(x <= number("threshold"), number("value"), x);
     }>("threshold(Tensor self, Scalar threshold, Scalar value) -> Tensor"),
     {.schema = "prelu(Tensor self, Tensor weight) -> Tensor", .infer = infer_prelu, .lower = lower_prelu},

@@ -143,14 +143,14 @@ void lower_maximum(const OpCall& call, Lowering& lowering) {
   Pooling p(lowering, call.type("self"), axes);
   const Ex x = p.element(lowering.input(call.tensor("self")), -std::numeric_limits<double>::infinity());
   const Ex top = p.k.reduce(Reduction::max, x);
-  Ex place = p.k.integer(0);
+  Ex position = p.k.integer(0);
   int64_t stride = 1;
   for (size_t d = spatial; d-- > 0; stride *= axes[d].extent)
-    place = place + p.start(d) * stride + p.k.value(p.along(d) * stride);
+    position = position + p.start(d) * stride + p.k.value(p.along(d) * stride);
   const auto in = p.inside();
   const Ex hit = in ? *in && x == top : x == top;
-  Ex at = p.k.reduce(Reduction::min, select(hit, place, std::numeric_limits<int64_t>::max()));
-  if (is_real(x)) at = select(isnan(top), p.k.reduce(Reduction::max, select(isnan(x), place, int64_t{-1})), at);
+  Ex at = p.k.reduce(Reduction::min, select(hit, position, std::numeric_limits<int64_t>::max()));
+  if (is_real(x)) at = select(isnan(top), p.k.reduce(Reduction::max, select(isnan(x), position, int64_t{-1})), at);
   p.k.store(p.k.write(lowering.output(0)), top);
   p.k.store(p.k.write(lowering.output(1)), at);
   p.k.done(kernel_name(call));

@@ -84,8 +84,8 @@ Attention attention_of(const OpCall& call, Lowering& lowering) {
   return a;
 }
 
-// Coordinates of an operand with leading dimensions like `lead` and the last two given. With groups its head is
-// group · heads per group + place in the group (`by_query`), or the group.
+// Coordinates of an operand with leading dimensions like `lead` and the last two given. With groups its head is group ·
+// heads per group + index in the group (`by_query`), or the group.
 std::vector<Coord> at(const KernelBuilder& k, const Attention& a, const Shape& shape, bool by_query, Coord row,
                       Coord column) {
   const size_t lead = a.lead.size() - a.grouped;  // as the operand counts them

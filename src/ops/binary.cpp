@@ -40,17 +40,17 @@ Ex floor_divide(Ex a, Ex b) {
   return select(b == 0, a / b, select(exact == 0, copy_sign(exact * 0, a / b), near));
 }
 
-// A rest jumps: a number beside 16-bit floats, or a tensor of another dtype, counts as it is rounded to theirs.
-Ex rounded_beside(Ex x, const OpCall& call) {
+// A remainder jumps: a number with 16-bit floats, or a tensor of another dtype, counts as it is rounded to theirs.
+Ex rounded_with(Ex x, const OpCall& call) {
   const DType common = common_dtype(call);
   return is_float(common) && dtype_size(common) == 2 ? x.builder->round_to(x, common) : x;
 }
-Ex number_of_rest(Ex beside, const OpCall& call, std::string_view name) {
-  return rounded_beside(scalar_attr(beside, call, name), call);
+Ex number_of_rest(Ex operand, const OpCall& call, std::string_view name) {
+  return rounded_with(scalar_attr(operand, call, name), call);
 }
 Ex tensor_of_rest(Ex x, const OpCall& call, std::string_view name) {
   const bool own = call.tensor(name) >= 0 && call.type(name).dtype == common_dtype(call);
-  return own ? x : rounded_beside(x, call);
+  return own ? x : rounded_with(x, call);
 }
 Ex rest(Ex a, Ex b) { return is_real(a) || is_real(b) ? fmod(a, b) : irem(a, b); }
 

@@ -73,7 +73,7 @@ void lower_direct(Lowering& lowering, std::string name, const ConvSpec& spec, in
   for (size_t d = 0; d < g.spatial; ++d) meetings.push_back(meeting_of(spec, g, d));
   Shape met = lowering.type(result).shape;
   for (size_t d = 0; d < g.spatial; ++d) met[g.batched + 1 + d] = meetings[d].count;
-  if (met != lowering.type(result).shape && element_count(met) > 0) {  // some windows lie beside the image
+  if (met != lowering.type(result).shape && element_count(met) > 0) {  // some windows lie outside the image
     ConvSpec inner = spec;
     for (size_t d = 0; d < g.spatial; ++d) inner.before[d] -= meetings[d].first * spec.stride[d];
     const int within = lowering.temporary({compute_dtype(lowering.type(result).dtype), met});
@@ -328,16 +328,16 @@ int spread(Lowering& lowering, std::string name, const ConvSpec& spec, int image
 bool spreads(const Lowering& lowering, const ConvSpec& spec, const Geometry& g, int image, int result) {
   const bool wide = !is_narrow_float(lowering.type(result).dtype);
   const double of_gathering = wide ? 8 : 14, of_spreading = wide ? 32 : 80;
-  double places = 1, residues = 1, taps = 1, kernel = 1, in = 1;
+  double positions = 1, residues = 1, taps = 1, kernel = 1, in = 1;
   for (size_t d = 0; d < g.spatial; ++d) {
     const Residues r = residues_of(spec, g, d);
     if (spec.before[d] < 0) return false;  // whose pixels begin behind the first window's
-    places *= static_cast<double>(r.count), residues *= static_cast<double>(r.residues());
+    positions *= static_cast<double>(r.count), residues *= static_cast<double>(r.residues());
     taps *= static_cast<double>(r.taps), kernel *= static_cast<double>(g.kernel[d]);
     in *= static_cast<double>(g.in[d]);
   }
   const auto channels = static_cast<double>(g.group_in), out = static_cast<double>(g.group_out);
-  const double direct = places * taps * channels * (residues * out + of_gathering);
+  const double direct = positions * taps * channels * (residues * out + of_gathering);
   const double columns = in * kernel * out, spread = columns * (channels + of_spreading);
   const auto elements = static_cast<double>(element_count(lowering.type(image).shape)) +
                         static_cast<double>(element_count(lowering.type(result).shape));

@@ -52,8 +52,8 @@ std::vector<TensorType> infer_arange(const OpCall& call) {
   const auto fits = [](double x) { return std::fabs(x) < 0x1p63; };
   double count = r.step == 0 ? -1 : std::ceil((r.end - r.start) / r.step);
   if (!r.real && r.by != 0) {
-    const __int128 way = static_cast<__int128>(r.last) - r.first, by = r.by;
-    count = static_cast<double>((way + by + (by > 0 ? -1 : 1)) / by);
+    const __int128 distance = static_cast<__int128>(r.last) - r.first, by = r.by;
+    count = static_cast<double>((distance + by + (by > 0 ? -1 : 1)) / by);
   }
   if (!(count >= 0 && count <= 0x1p56) || (r.real && (!fits(r.start) || !fits(r.step))))
     fail(ErrorKind::bad_input, "aten.arange: no range from {} to {} in steps of {}", r.start, r.end, r.step);

@@ -1,4 +1,4 @@
-// The CTC loss: minus the log of what the ways add up to in which a target, with blanks between its labels, can lie
+// The CTC loss: minus the log of what the paths add up to on which a target, with blanks between its labels, can lie
 // over the time steps. One kernel a step.
 #include <algorithm>
 #include <limits>
@@ -144,11 +144,11 @@ int lower_labels(Lowering& lowering, const Parts& p) {
   Ex label = k.integer(lowering.call.integer("blank"));
   if (p.c.longest > 0) {
     const int from = k.read(targets);
-    const Ex place = shr(k.index(1), k.integer(1));
-    const Ex inside = bit_and(k.index(1), k.integer(1)) == 1 && place < of_batch(k, p.target_lengths);
+    const Ex position = shr(k.index(1), k.integer(1));
+    const Ex inside = bit_and(k.index(1), k.integer(1)) == 1 && position < of_batch(k, p.target_lengths);
     std::vector<Coord> at;
     if (begins < 0) at.emplace_back(k.dim(0));
-    at.emplace_back(select(inside, begins < 0 ? place : of_batch(k, begins) + place, 0));
+    at.emplace_back(select(inside, begins < 0 ? position : of_batch(k, begins) + position, 0));
     label = select(inside, k.load(from, at), label);
   }
   k.store(k.write(labels), label);
@@ -187,16 +187,16 @@ int lower_skips(Lowering& lowering, const Parts& p) {
 }
 
 // [batch, behind_none + states] of −∞.
-int lower_no_ways(Lowering& lowering, const Parts& p) {
+int lower_no_paths(Lowering& lowering, const Parts& p) {
   const TensorType type{lowering.type(p.log_probs).dtype, {p.c.batch, behind_none + p.c.states()}};
   const int states = lowering.temporary(type);
   OpKernel k(lowering, type.shape);
   k.store(k.write(states), k.number(-infinity, scalar_of(type.dtype)));
-  k.done("ctc_no_ways");
+  k.done("ctc_no_paths");
   return states;
 }
 
-// By state, the log of all ways to it in steps 0 … t, behind two of −∞ that are before the first; `before` is that of
+// By state, the log of all paths to it in steps 0 … t, behind two of −∞ that are before the first; `before` is that of
 // the step before, `older` a version nobody reads any more. What was stored is also kept in `all` [batch, steps,
 // states].
 int lower_step(Lowering& lowering, const Parts& p, int64_t t, int before, int older, Kept& all) {
@@ -213,16 +213,16 @@ int lower_step(Lowering& lowering, const Parts& p, int64_t t, int before, int ol
   } else {
     const int from = k.read(before);
     auto state = [&](int64_t back) {
-      const Coord place[] = {k.dim(0), k.dim(1) + (behind_none - back)};
-      return k.load(from, place);
+      const Coord position[] = {k.dim(0), k.dim(1) + (behind_none - back)};
+      return k.load(from, position);
     };
     const Ex same = state(0), skips = k.load(k.read(p.skips), here);
     const Ex sum = log_sum({same, state(1), select(skips, state(2), -infinity)}) + gain;
     x = select(k.integer(t) < length, sum, same);
   }
-  const Coord place[] = {k.dim(0), k.dim(1) + behind_none};
+  const Coord position[] = {k.dim(0), k.dim(1) + behind_none};
   const int updated = k.read(older), kept = all.now < 0 ? -1 : k.read(all.now);
-  k.store(k.write(after, updated), place, x);
+  k.store(k.write(after, updated), position, x);
   if (all.last >= 0) {
     all.now = t + 1 == p.c.steps ? all.last : lowering.temporary(lowering.type(all.last));
     const Coord to[] = {k.dim(0), t, k.dim(1)};
@@ -232,19 +232,19 @@ int lower_step(Lowering& lowering, const Parts& p, int64_t t, int before, int ol
   return after;
 }
 
-// Of each of the batch: the ways that end in the last label or the blank behind it; infinite where there is none.
+// Of each of the batch: the paths that end in the last label or the blank behind it; infinite where there is none.
 Ex loss_of(OpKernel& k, const Parts& p, int states) {
   const Ex steps = of_batch(k, p.input_lengths), length = of_batch(k, p.target_lengths);
   const Ex fits =
       require(steps >= 0 && steps <= p.c.steps && length >= 0 && length <= p.c.longest, Requirement::lengths);
   const int from = k.read(states);
   auto state = [&](Ex at) {
-    const Coord place[] = {k.dim(0), select(fits, at, 0) + behind_none};
-    return k.load(from, place);
+    const Coord position[] = {k.dim(0), select(fits, at, 0) + behind_none};
+    return k.load(from, position);
   };
   const Ex blank = state(length * 2), label = state(max(length * 2 - 1, 0));
-  const Ex ways = select(length == 0, blank, log_sum({blank, label}));
-  return select(steps == 0, select(length == 0, 0.0, k.number(infinity, ways.type())), -ways);
+  const Ex paths = select(length == 0, blank, log_sum({blank, label}));
+  return select(steps == 0, select(length == 0, 0.0, k.number(infinity, paths.type())), -paths);
 }
 
 void lower_ctc(const OpCall& call, Lowering& lowering) {
@@ -256,7 +256,7 @@ void lower_ctc(const OpCall& call, Lowering& lowering) {
   Kept all{-1, call.outputs.size() == 2 ? lowering.output(1) : -1};
   // Each step stores over the states before the last: what is updated is stored as it is declared, and 16 bits would
   // not hold a sum over all steps.
-  int older = lower_no_ways(lowering, p), before = lower_no_ways(lowering, p);
+  int older = lower_no_paths(lowering, p), before = lower_no_paths(lowering, p);
   for (int64_t t = 0; t < c.steps; ++t) {
     const int after = lower_step(lowering, p, t, before, older, all);
     older = before;

@@ -55,14 +55,14 @@ struct Transform {
     shape.push_back(size);
     return shape;
   }
-  std::vector<Coord> place() const {
+  std::vector<Coord> position() const {
     const int row = static_cast<int>(k.space().size()) - 1;
     std::vector<Coord> at;
     for (int d = 0; d < row; ++d) at.emplace_back(k.dim(d));
     at.insert(at.begin() + static_cast<std::ptrdiff_t>(dim), Coord(k.dim(row)));
     return at;
   }
-  Ex load(int operand) { return k.load(k.read(operand), place()); }
+  Ex load(int operand) { return k.load(k.read(operand), position()); }
   // What is declared of another type is converted behind the kernel, which does nothing but its transform.
   void store(int result, Ex x, double scale) {
     const TensorType declared = lowering.type(result);
@@ -71,7 +71,7 @@ struct Transform {
       to = lowering.temporary({lowering.type(lowering.input(0)).dtype, declared.shape});
       converted.emplace_back(to, result);
     }
-    k.store(k.write(to), place(), scale == 1 ? x : x * scale);
+    k.store(k.write(to), position(), scale == 1 ? x : x * scale);
   }
   void done(std::string name) {
     k.done(std::move(name));
@@ -109,7 +109,7 @@ void lower_fourier(const OpCall& call, Lowering& lowering) {
     t.store(lowering.output(1), y, scale);
     return t.done("fourier_of_one");
   }
-  // The other way real and imaginary parts are exchanged; of real rows the imaginary part has another sign.
+  // For the inverse real and imaginary parts are exchanged; of real rows the imaginary part has another sign.
   const bool exchanged = inverse && im >= 0;
   const Ex a = exchanged ? y : x, b = exchanged ? x : y;
   const Ex re = t.k.fourier(exchanged ? ExprOp::fourier_im : ExprOp::fourier_re, a, b);

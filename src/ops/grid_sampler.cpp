@@ -1,4 +1,4 @@
-// Images read at computed places: grid_sampler in two and three dimensions, and the affine grids it is given.
+// Images read at computed positions: grid_sampler in two and three dimensions, and the affine grids it is given.
 #include <cmath>
 
 #include "base/error.h"
@@ -54,42 +54,42 @@ struct Sampler {
     const auto size = static_cast<double>(extent(d));
     if (border == Border::zeros) return x;
     if (border == Border::reflection) x = align_corners ? reflect(x, 0, 2 * (size - 1)) : reflect(x, -1, 2 * size - 1);
-    // Where a place is no number ATen's minimum and maximum decide, which are others in 3-D.
+    // Where a position is no number ATen's minimum and maximum decide, which are others in 3-D.
     const double unknown = k.shape(input).size() == 4 ? 0 : size - 1;
     return select(isnan(x), unknown, min(max(x, 0.0), size - 1));
   }
 
   // Dimension d of the image at the kernel's point, in elements.
-  Ex place(Ex x, size_t d) const {
+  Ex position(Ex x, size_t d) const {
     const auto size = static_cast<double>(extent(d));
     return align_corners ? (x + 1.0) * ((size - 1) / 2) : ((x + 1.0) * size - 1.0) * 0.5;
   }
 
-  // The element at whole-numbered (float) places, times a weight if there is one; 0 outside. There ATen's kernel for
+  // The element at whole-numbered (float) positions, times a weight if there is one; 0 outside. There ATen's kernel for
   // images adds 0 times the weight, which may be NaN, and the one for volumes nothing.
-  Ex at(const std::vector<Ex>& places, Ex weight = {}) const {
+  Ex at(const std::vector<Ex>& positions, Ex weight = {}) const {
     std::vector<Coord> coords{Coord(k.dim(0)), Coord(k.dim(1))};
     Ex inside = k.integer(1, Scalar::boolean);
-    for (size_t d = 0; d < places.size(); ++d) {
-      const Ex x = places[d];
+    for (size_t d = 0; d < positions.size(); ++d) {
+      const Ex x = positions[d];
       const auto last = static_cast<double>(extent(d) - 1);
       inside = inside && x >= 0.0 && x <= last;
       coords.emplace_back(k.cast(select(isnan(x), 0.0, min(max(x, 0.0), last)), Scalar::i64));
     }
     const Ex x = k.load(input, coords);
     if (!weight.builder) return select(inside, x, 0.0);
-    return places.size() == 3 ? select(inside, x * weight, 0.0) : select(inside, x, 0.0) * weight;
+    return positions.size() == 3 ? select(inside, x * weight, 0.0) : select(inside, x, 0.0) * weight;
   }
 };
 
-// Σ over the corners around the places of weight · element.
-Ex linear(const Sampler& s, const std::vector<Ex>& places) {
+// Σ over the corners around the positions of weight · element.
+Ex linear(const Sampler& s, const std::vector<Ex>& positions) {
   Ex sum = s.k.number(0);
-  for (size_t corner = 0; corner < size_t{1} << places.size(); ++corner) {
+  for (size_t corner = 0; corner < size_t{1} << positions.size(); ++corner) {
     std::vector<Ex> whole;
     Ex weight = s.k.number(1);
-    for (size_t d = 0; d < places.size(); ++d) {
-      const Ex low = floor(places[d]), part = places[d] - low;
+    for (size_t d = 0; d < positions.size(); ++d) {
+      const Ex low = floor(positions[d]), part = positions[d] - low;
       const bool upper = corner >> d & 1;
       whole.push_back(upper ? low + 1.0 : low);
       const Ex w = upper ? part : 1.0 - part;
@@ -110,16 +110,16 @@ std::array<Ex, 4> cubic_weights(Ex t) {
 }
 
 // Along one dimension after the other: Σ over the neighbours of weight · what the next dimensions make of them.
-Ex cubic(const Sampler& s, const std::vector<Ex>& places, std::vector<Ex> chosen = {}) {
+Ex cubic(const Sampler& s, const std::vector<Ex>& positions, std::vector<Ex> chosen = {}) {
   const size_t d = chosen.size();
-  if (d == places.size()) return s.at(chosen);
-  const Ex first = floor(places[d]);
-  const auto weights = cubic_weights(places[d] - first);
+  if (d == positions.size()) return s.at(chosen);
+  const Ex first = floor(positions[d]);
+  const auto weights = cubic_weights(positions[d] - first);
   chosen.emplace_back();
   Ex sum = s.k.number(0);
   for (size_t i = 0; i < 4; ++i) {
     chosen.back() = s.bordered(first + (static_cast<double>(i) - 1), d);
-    sum = sum + cubic(s, places, chosen) * weights[i];
+    sum = sum + cubic(s, positions, chosen) * weights[i];
   }
   return sum;
 }
@@ -136,22 +136,22 @@ void lower_grid_sampler(const OpCall& call, Lowering& lowering) {
                   call.boolean("align_corners")};
   const int grid = k.read(lowering.input(1));
   const auto mode = static_cast<Interpolation>(call.integer("interpolation_mode"));
-  std::vector<Ex> places;
+  std::vector<Ex> positions;
   for (size_t d = 0; d < spatial; ++d) {
     std::vector<Coord> at{Coord(k.dim(0))};
     for (size_t i = 0; i < spatial; ++i) at.emplace_back(k.dim(static_cast<int>(2 + i)));
     at.emplace_back(static_cast<int64_t>(spatial - 1 - d));
-    Ex x = s.place(k.load(grid, at), d);
-    places.push_back(mode == Interpolation::cubic ? x : s.bordered(x, d));
+    Ex x = s.position(k.load(grid, at), d);
+    positions.push_back(mode == Interpolation::cubic ? x : s.bordered(x, d));
   }
   Ex x;
   if (mode == Interpolation::cubic) {
-    x = cubic(s, places);
+    x = cubic(s, positions);
   } else if (mode == Interpolation::linear) {
-    x = linear(s, places);
+    x = linear(s, positions);
   } else {
-    for (Ex& p : places) p = round(p);
-    x = s.at(places);
+    for (Ex& p : positions) p = round(p);
+    x = s.at(positions);
   }
   k.store(k.write(lowering.output(0)), x);
   k.done("grid_sampler");
@@ -196,7 +196,7 @@ void lower_affine_grid(const OpCall& call, Lowering& lowering) {
 
 constexpr OpRecord sampled(std::string_view schema) {
   OpRecord record = indexed(schema, infer_grid_sampler, lower_grid_sampler);
-  record.tolerance = 32;  // the places' rounding is times the image's steepness
+  record.tolerance = 32;  // the positions' rounding is times the image's steepness
   return record;
 }
 

@@ -63,9 +63,9 @@ void lower_im2col(const OpCall& call, Lowering& lowering) {
   std::vector<Coord> at = coordinates(identity_coordinates(lead + 1));
   Ex inside = k.integer(1, Scalar::boolean);
   for (int d : {0, 1}) {
-    const Affine place = k.dim(c + 3 + d) * w.stride[d] + k.dim(c + 1 + d) * w.dilation[d] + (-w.padding[d]);
-    at.emplace_back(place);
-    if (w.padding[d] > 0) inside = inside && k.in_bounds(place, w.image[d]);
+    const Affine position = k.dim(c + 3 + d) * w.stride[d] + k.dim(c + 1 + d) * w.dilation[d] + (-w.padding[d]);
+    at.emplace_back(position);
+    if (w.padding[d] > 0) inside = inside && k.in_bounds(position, w.image[d]);
   }
   Ex x = k.load(from, at);
   if (w.padding[0] > 0 || w.padding[1] > 0) x = select(inside, x, k.integer(0, x.type()));

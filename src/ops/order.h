@@ -11,10 +11,10 @@ struct Order {
   int64_t first = 0;  // from this one on
 };
 
-// `places` (int64, or what is converted from it; `kept` along the dimension) receives where in `self`, of rank 1 at
+// `positions` (int64, or what is converted from it; `kept` along the dimension) receives where in `self`, of rank 1 at
 // least, they stand.
-void lower_order(Lowering& lowering, int self, const Order& order, int places);
+void lower_order(Lowering& lowering, int self, const Order& order, int positions);
 // `values` receives the elements of `self` that stand there along dimension `dim`.
-void lower_values(Lowering& lowering, int self, size_t dim, int places, int values);
+void lower_values(Lowering& lowering, int self, size_t dim, int positions, int values);
 
 }  // namespace npusim

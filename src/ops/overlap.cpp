@@ -15,10 +15,10 @@ namespace {
 // elements a + r·period of the windows q − r·step, for a few r.
 struct Overlap {
   int64_t residues, period, step;
-  int64_t first, places;  // q runs from `first`
-  int64_t overlaps;       // r
-  bool covers;            // every pixel is one of those
-  int64_t low, windows;   // those that are asked for, from `low` on: some are not there
+  int64_t first, positions;  // q runs from `first`
+  int64_t overlaps;          // r
+  bool covers;               // every pixel is one of those
+  int64_t low, windows;      // those that are asked for, from `low` on: some are not there
 };
 
 Overlap overlap(const Window& w) {
@@ -28,11 +28,11 @@ Overlap overlap(const Window& w) {
   o.step = w.dilation / common;
   o.residues = std::min(o.period, w.size);
   o.first = -((o.residues - 1) * w.dilation / w.stride);
-  o.places = (w.extent - 1 + w.padding) / w.stride + 1 - o.first;
+  o.positions = (w.extent - 1 + w.padding) / w.stride + 1 - o.first;
   o.overlaps = (w.size + o.period - 1) / o.period;
   o.covers = o.residues == w.stride;
   o.low = std::min<int64_t>(o.first - (o.overlaps - 1) * o.step, 0);
-  o.windows = std::max(o.first + o.places, w.count) - o.low;
+  o.windows = std::max(o.first + o.positions, w.count) - o.low;
   return o;
 }
 
@@ -59,9 +59,9 @@ int with_all(Lowering& lowering, std::span<const Window> dims, std::span<const O
   Ex inside = k.integer(1, Scalar::boolean);
   std::vector<Coord> at = coordinates(identity_coordinates(lead));
   for (size_t d = 0; d < 2 * rank; ++d) {
-    const Affine place = k.dim(static_cast<int>(lead + d)) + (d < rank ? 0 : overlaps[d - rank].low);
-    at.emplace_back(place);
-    inside = inside && k.in_bounds(place, type.shape[lead + d]);
+    const Affine position = k.dim(static_cast<int>(lead + d)) + (d < rank ? 0 : overlaps[d - rank].low);
+    at.emplace_back(position);
+    inside = inside && k.in_bounds(position, type.shape[lead + d]);
   }
   const Ex x = k.load(k.read(columns), at);
   k.store(k.write(result), select(inside, x, k.integer(0, x.type())));
@@ -85,7 +85,7 @@ void lower_overlap(Lowering& lowering, std::string name, std::span<const Window>
   std::vector<Overlap> overlaps;
   for (const Window& w : dims) {
     const Overlap& o = overlaps.emplace_back(overlap(w));
-    space.insert(space.end(), {o.places, o.residues});
+    space.insert(space.end(), {o.positions, o.residues});
   }
   for (const Overlap& o : overlaps) space.push_back(o.overlaps);
   const bool covers = std::all_of(overlaps.begin(), overlaps.end(), [](const Overlap& o) { return o.covers; });
@@ -93,7 +93,7 @@ void lower_overlap(Lowering& lowering, std::string name, std::span<const Window>
   if (!covers) {
     OpKernel k(lowering, image.shape);
     k.store(k.write(others), bias_of(k, bias, lead - 1, scalar_of(image.dtype)));
-    k.done("beside");
+    k.done("overlapped");
   }
   const int all = with_all(lowering, dims, overlaps, columns);
   OpKernel k(lowering, space, rank);
@@ -104,12 +104,12 @@ void lower_overlap(Lowering& lowering, std::string name, std::span<const Window>
     const Window& w = dims[static_cast<size_t>(d)];
     const Overlap& o = overlaps[static_cast<size_t>(d)];
     const int q = lead + 2 * d, r = lead + 2 * rank + d;
-    const Affine place = k.dim(q) + o.first, residue = k.dim(q + 1);
-    const Affine element = residue + k.dim(r) * o.period, window = place + k.dim(r) * -o.step;
+    const Affine position = k.dim(q) + o.first, residue = k.dim(q + 1);
+    const Affine element = residue + k.dim(r) * o.period, window = position + k.dim(r) * -o.step;
     inside = inside && k.in_bounds(element, w.size) && k.in_bounds(window, w.count);
     at.emplace_back(element);
     windows.emplace_back(all < 0 ? window : window + -o.low);
-    to.emplace_back(residue * w.dilation + place * w.stride + (-w.padding));
+    to.emplace_back(residue * w.dilation + position * w.stride + (-w.padding));
   }
   at.insert(at.end(), windows.begin(), windows.end());
   const Ex x = k.load(from, at);

@@ -295,7 +295,7 @@ void lower_repeated_choice(const OpCall& call, Lowering& lowering) {
     return k.load(from, at);
   };
   const Ex share = draw(k, lowering).uniform(type_of_choice(call)) * sum_to(k.integer(categories - 1));
-  const Ex category = first_not(k, categories, [&](Ex place) { return sum_to(place) < share; });
+  const Ex category = first_not(k, categories, [&](Ex position) { return sum_to(position) < share; });
   k.store(k.write(lowering.output(0)), min(category, categories - 1));
   k.done("choose");
 }

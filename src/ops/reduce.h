@@ -11,7 +11,7 @@ DimSet dims_of(const OpCall& call, std::string_view arg, size_t rank);
 DimSet one_dim(int64_t dim, size_t rank);
 DimSet all_dims(size_t rank);
 DimSet last_dims(size_t count, size_t rank);
-// The shape without the dimensions of the set, or with 1 in their places.
+// The shape without the dimensions of the set, or with 1 instead of them.
 Shape reduced_shape(const Shape& shape, const DimSet& dims, bool keepdim);
 int64_t row_size(const Shape& shape, const DimSet& dims);
 

@@ -148,15 +148,15 @@ std::string refuse_index_put(const OpCall& call) {
 }
 
 // Of each element of a mask, how many true ones come before it: a vector.
-int lower_places(Lowering& lowering, int mask) {
+int lower_positions(Lowering& lowering, int mask) {
   const int64_t count = element_count(lowering.type(mask).shape);
-  const int flat = lowering.temporary({DType::boolean, {count}}), places = lowering.temporary({DType::i64, {count}});
+  const int flat = lowering.temporary({DType::boolean, {count}}), positions = lowering.temporary({DType::i64, {count}});
   lower_flat(lowering, "view", mask, flat);
   OpKernel k(lowering, {count}, 1);
   const Ex hit = k.cast(k.load_broadcast(k.read(flat)), Scalar::i64);
-  k.store(k.write(places), k.scan(Reduction::sum, hit) - hit);
-  k.done("places");
-  return places;
+  k.store(k.write(positions), k.scan(Reduction::sum, hit) - hit);
+  k.done("positions");
+  return positions;
 }
 
 // self, and where the mask holds the next of `values` [count, rest…], which must have one for each, or the one there
@@ -166,7 +166,7 @@ void lower_masked(Lowering& lowering, int mask, int values, bool accumulate, boo
   const Shape& shape = lowering.type(lowering.output(0)).shape;
   const size_t rest = shape.size() - mask_shape.size();
   const bool several = values_shape.size() > rest && (counted || values_shape[0] != 1);
-  int places = several ? lower_places(lowering, mask) : -1;
+  int positions = several ? lower_positions(lowering, mask) : -1;
   OpKernel k(lowering, shape);
   const Ex x = k.load_broadcast(k.read(lowering.input(0)));
   const auto mask_at = coordinates(identity_coordinates(mask_shape.size()));
@@ -175,11 +175,11 @@ void lower_masked(Lowering& lowering, int mask, int values, bool accumulate, boo
   for (size_t d = 0; d < values_shape.size(); ++d) {
     const size_t from = shape.size() - values_shape.size() + d;
     if (several && d == 0) {
-      Affine place;
+      Affine position;
       const Shape strides = row_major_strides(mask_shape);
-      for (size_t i = 0; i < mask_shape.size(); ++i) place = place + k.dim(static_cast<int>(i)) * strides[i];
-      const Coord place_at[] = {place};
-      at.emplace_back(select(hit, k.load(k.read(places), place_at), 0));
+      for (size_t i = 0; i < mask_shape.size(); ++i) position = position + k.dim(static_cast<int>(i)) * strides[i];
+      const Coord position_at[] = {position};
+      at.emplace_back(select(hit, k.load(k.read(positions), position_at), 0));
     } else if (values_shape[d] == 1) {
       at.emplace_back(int64_t{0});
     } else {

@@ -129,17 +129,17 @@ struct Combining {
     const int index_arg = k.read(lowering.input(call.tensor("index")));
     const std::vector<Coord> all = coordinates(identity_coordinates(space.size()));
     const std::vector<Coord> along{Coord(k.dim(static_cast<int>(dim)))};
-    const auto at_place = [&](int arg, const std::vector<Coord>& at) {
+    const auto element_at = [&](int arg, const std::vector<Coord>& at) {
       return k.load(arg, k.shape(arg).empty() ? std::vector<Coord>{} : at);
     };
     std::vector<Coord> at = all;
-    at[dim] = Coord(at_place(index_arg, vector ? along : all));
+    at[dim] = Coord(element_at(index_arg, vector ? along : all));
     const std::string_view source = vector ? "source" : "src";
     Ex x;
     if (call.op->schema.find(source) < 0)
       x = stored_attr(k, call, "value", dtype);
     else
-      x = at_place(k.read(lowering.input(call.tensor(source))), all);
+      x = element_at(k.read(lowering.input(call.tensor(source))), all);
     k.store(k.write(to, from_arg), at, x, reduction_of(how));
     if (counted) k.store(k.write(counts_to, counts_arg), at, k.integer(1, scalar_of(count_dtype)), Reduction::sum);
     k.done(kernel_name(call));

@@ -57,10 +57,10 @@ void lower_search(const OpCall& call, Lowering& lowering) {
     value = call.is_real("self")
                 ? k.number(call.number("self"), std::max(scalar_of(lowering.type(sorted).dtype), Scalar::f32))
                 : k.integer(converted(call.integer("self"), lowering.type(sorted).dtype));
-  const Ex first = first_not(k, count, [&](Ex place) {
+  const Ex first = first_not(k, count, [&](Ex position) {
     std::vector<Coord> at;
     for (size_t d = 0; d + 1 < shape.size(); ++d) at.emplace_back(k.dim(static_cast<int>(d)));
-    at.emplace_back(place);
+    at.emplace_back(position);
     if (through) at.back() = Coord(k.load(sorter, at));
     const Ex boundary = k.load(sorted_arg, at);
     return right ? !(value < boundary) : !(value <= boundary);
@@ -74,11 +74,11 @@ std::vector<TensorType> infer_isin(const OpCall& call) {
   return {{DType::boolean, tensor ? call.type("elements").shape : Shape{}}};
 }
 
-// ATen compares with each of a few test elements, in the dtype of a tensor beside a number; it sorts more of them
+// ATen compares with each of a few test elements, in the dtype of a tensor with a number; it sorts more of them
 // together with the elements, in the dtype of both as tensors.
 DType dtype_of_comparison(const OpCall& call, int64_t tests) {
   const int number = call.op->schema.find("element");
-  constexpr int64_t sorted_from = 10;  // beside one element
+  constexpr int64_t sorted_from = 10;  // for one element
   if (tests < sorted_from || (number < 0 && !call.type("elements").shape.empty())) return common_dtype(call);
   const DType own = number < 0 ? call.type("elements").dtype : scalar_dtype(call.attrs[static_cast<size_t>(number)]);
   return promote_types(own, call.type("test_elements").dtype);
@@ -97,9 +97,10 @@ void lower_isin(const OpCall& call, Lowering& lowering) {
     list = lowering.temporary({type.dtype, {count}});
     lower_flat(lowering, "view", lowering.input(call.tensor("test_elements")), list);
     if (count > most_compared) {
-      const int places = lowering.temporary({DType::i64, {count}}), ordered = lowering.temporary({type.dtype, {count}});
-      lower_order(lowering, list, {0, false, count}, places);
-      lower_values(lowering, list, 0, places, ordered);
+      const int positions = lowering.temporary({DType::i64, {count}}),
+                ordered = lowering.temporary({type.dtype, {count}});
+      lower_order(lowering, list, {0, false, count}, positions);
+      lower_values(lowering, list, 0, positions, ordered);
       list = ordered;
     }
   }
@@ -122,11 +123,11 @@ void lower_isin(const OpCall& call, Lowering& lowering) {
         k.reduce(Reduction::max, k.cast(x == as_compared(k.load(k.read(list), at), "test_elements"), Scalar::i64)) > 0;
   } else if (tests) {
     const int from = k.read(list);
-    const auto test = [&](Ex place) {
-      const Coord at[] = {place};
+    const auto test = [&](Ex position) {
+      const Coord at[] = {position};
       return k.load(from, at);
     };
-    found = test(min(first_not(k, count, [&](Ex place) { return test(place) < x; }), count - 1)) == x;
+    found = test(min(first_not(k, count, [&](Ex position) { return test(position) < x; }), count - 1)) == x;
   } else {
     found = x == number("test_element");
   }

@@ -53,10 +53,10 @@ void lower_sorted(Lowering& lowering, const Order& order, int values, int indice
   Shape kept = lowering.type(self).shape;
   kept[order.dim] = order.kept;
   const bool apart = to_indices < 0 || lowering.type(to_indices).dtype != DType::i64;
-  const int places = apart ? lowering.temporary({DType::i64, kept}) : to_indices;
-  lower_order(lowering, self, order, places);
-  if (values >= 0) lower_values(lowering, self, order.dim, places, to_values);
-  if (apart && to_indices >= 0) lower_flat(lowering, "places", places, to_indices);  // declared of another dtype
+  const int positions = apart ? lowering.temporary({DType::i64, kept}) : to_indices;
+  lower_order(lowering, self, order, positions);
+  if (values >= 0) lower_values(lowering, self, order.dim, positions, to_values);
+  if (apart && to_indices >= 0) lower_flat(lowering, "positions", positions, to_indices);  // declared of another dtype
   if (to_values != values) lower_flat(lowering, "view", to_values, values);
   if (to_indices != indices) lower_flat(lowering, "view", to_indices, indices);
 }
@@ -100,7 +100,7 @@ std::vector<TensorType> infer_pick(const OpCall& call) {
 }
 
 // self with infinities instead of NaN, as many of either sign as leave the middle of the row where that of its numbers
-// is. Where that is an infinity the place of one may be a NaN's.
+// is. Where that is an infinity the position of one may be a NaN's.
 int without_nan(Lowering& lowering, int self, size_t dim) {
   const TensorType type = lowering.type(self);
   const int result = lowering.temporary(type);
@@ -136,13 +136,13 @@ void lower_pick(const OpCall& call, Lowering& lowering) {
   const TensorType type = lowering.type(self);
   const int64_t n = type.shape[dim];
   const bool middle = pick != Pick::kth && is_float(type.dtype), nothing = n == 0;  // the median of nothing is NaN
-  int places = -1, ordered = self;
+  int positions = -1, ordered = self;
   if (!nothing) {
     Shape kept = type.shape;
     kept[dim] = 1;
     if (middle && pick == Pick::nanmedian) ordered = without_nan(lowering, self, dim);
-    places = lowering.temporary({DType::i64, kept});
-    lower_order(lowering, ordered, {dim, false, 1, pick == Pick::kth ? call.integer("k") - 1 : (n - 1) / 2}, places);
+    positions = lowering.temporary({DType::i64, kept});
+    lower_order(lowering, ordered, {dim, false, 1, pick == Pick::kth ? call.integer("k") - 1 : (n - 1) / 2}, positions);
   }
   Shape rows = type.shape, space = rows;
   rows.erase(rows.begin() + static_cast<std::ptrdiff_t>(dim));
@@ -164,22 +164,22 @@ void lower_pick(const OpCall& call, Lowering& lowering) {
     return k.done(kernel_name(call));
   }
   const int from = k.read(self);
-  Ex place = k.load(k.read(places), along(Coord(int64_t{0})));
+  Ex position = k.load(k.read(positions), along(Coord(int64_t{0})));
   if (reduces) {
     // The first NaN is the median, and the first element that is equal to the median of the numbers is theirs.
     const int row = static_cast<int>(rows.size());
     const Ex x = k.load(from, along(Coord(k.dim(row))));
     if (pick == Pick::median && call.outputs.size() == 1) {
       const Ex top = k.reduce(Reduction::max, x);
-      keep(lowering.output(0), select(isnan(top), top, k.load(from, along(Coord(place)))));
+      keep(lowering.output(0), select(isnan(top), top, k.load(from, along(Coord(position)))));
       return k.done(kernel_name(call));
     }
-    const Ex hit = pick == Pick::median ? isnan(x) : x == k.load(k.read(ordered), along(Coord(place)));
+    const Ex hit = pick == Pick::median ? isnan(x) : x == k.load(k.read(ordered), along(Coord(position)));
     const Ex first = k.reduce(Reduction::min, select(hit, k.index(row), n));
-    place = select(first < n, first, pick == Pick::median ? place : k.integer(0));
+    position = select(first < n, first, pick == Pick::median ? position : k.integer(0));
   }
-  keep(lowering.output(0), k.load(from, along(Coord(place))));
-  if (call.outputs.size() > 1) keep(lowering.output(1), place);
+  keep(lowering.output(0), k.load(from, along(Coord(position))));
+  if (call.outputs.size() > 1) keep(lowering.output(1), position);
   k.done(kernel_name(call));
 }
 
@@ -215,15 +215,15 @@ constexpr OpRecord records[] = {
 
 }  // namespace
 
-void lower_order(Lowering& lowering, int self, const Order& order, int places) {
-  if (const TensorType declared = lowering.type(places); declared.dtype != DType::i64) {
+void lower_order(Lowering& lowering, int self, const Order& order, int positions) {
+  if (const TensorType declared = lowering.type(positions); declared.dtype != DType::i64) {
     const int exact = lowering.temporary({DType::i64, declared.shape});
     lower_order(lowering, self, order, exact);
-    return lower_flat(lowering, "places", exact, places);
+    return lower_flat(lowering, "positions", exact, positions);
   }
-  if (element_count(lowering.type(places).shape) == 0) {
-    OpKernel nothing(lowering, lowering.type(places).shape);
-    nothing.store(nothing.write(places), nothing.integer(0));
+  if (element_count(lowering.type(positions).shape) == 0) {
+    OpKernel nothing(lowering, lowering.type(positions).shape);
+    nothing.store(nothing.write(positions), nothing.integer(0));
     return nothing.done("nothing");
   }
   Shape space = lowering.type(self).shape;
@@ -235,15 +235,15 @@ void lower_order(Lowering& lowering, int self, const Order& order, int places) {
   at.insert(at.begin() + static_cast<std::ptrdiff_t>(order.dim), Coord(k.dim(row)));
   const Ex x = k.load(k.read(self), at);
   at[order.dim] = Coord(k.dim(row) + -order.first);
-  k.store(k.write(places), at, k.order(x, order.descending));
+  k.store(k.write(positions), at, k.order(x, order.descending));
   k.done("order");
 }
 
-void lower_values(Lowering& lowering, int self, size_t dim, int places, int values) {
+void lower_values(Lowering& lowering, int self, size_t dim, int positions, int values) {
   OpKernel k(lowering, lowering.type(values).shape);
   const int from = k.read(self);
   std::vector<Coord> at = coordinates(identity_coordinates(k.space().size()));
-  at[dim] = Coord(k.load_broadcast(k.read(places)));
+  at[dim] = Coord(k.load_broadcast(k.read(positions)));
   k.store(k.write(values), k.load(from, at));
   k.done("ordered");
 }

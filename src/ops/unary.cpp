@@ -39,9 +39,9 @@ constexpr auto negate = [](Ex x) { return -x; };
 constexpr auto arc_sine = [](Ex x) { return asin(x); };
 constexpr auto arc_cosine = [](Ex x) { return acos(x); };
 constexpr auto arc_tangent = [](Ex x) { return atan(x); };
-constexpr auto area_sine = [](Ex x) { return asinh(x); };
-constexpr auto area_cosine = [](Ex x) { return acosh(x); };
-constexpr auto area_tangent = [](Ex x) { return atanh(x); };
+constexpr auto asinh_of = [](Ex x) { return asinh(x); };
+constexpr auto acosh_of = [](Ex x) { return acosh(x); };
+constexpr auto atanh_of = [](Ex x) { return atanh(x); };
 constexpr auto truncate = [](Ex x) { return trunc(x); };
 constexpr auto sign = [](Ex x) {  // of NaN 0
   return is_real(x) ? select(x > 0, 1.0, select(x < 0, -1.0, literal(x, 0.0))) : (x > 0) - (x < 0);
@@ -81,12 +81,12 @@ constexpr OpRecord records[] = {
     real_formula<[](Ex x) { return sinh(x); }>("sinh(Tensor self) -> Tensor"),
     real_formula<[](Ex x) { return cosh(x); }>("cosh(Tensor self) -> Tensor"),
     real_formula<[](Ex x) { return tanh(x); }>("tanh(Tensor self) -> Tensor"),
-    real_formula<area_sine>("asinh(Tensor self) -> Tensor"),
-    real_formula<area_sine>("arcsinh(Tensor self) -> Tensor"),
-    real_formula<area_cosine>("acosh(Tensor self) -> Tensor"),
-    real_formula<area_cosine>("arccosh(Tensor self) -> Tensor"),
-    real_formula<area_tangent>("atanh(Tensor self) -> Tensor"),
-    real_formula<area_tangent>("arctanh(Tensor self) -> Tensor"),
+    real_formula<asinh_of>("asinh(Tensor self) -> Tensor"),
+    real_formula<asinh_of>("arcsinh(Tensor self) -> Tensor"),
+    real_formula<acosh_of>("acosh(Tensor self) -> Tensor"),
+    real_formula<acosh_of>("arccosh(Tensor self) -> Tensor"),
+    real_formula<atanh_of>("atanh(Tensor self) -> Tensor"),
+    real_formula<atanh_of>("arctanh(Tensor self) -> Tensor"),
     real_formula<error_function>("erf(Tensor self) -> Tensor"),
     real_formula<error_function>("special_erf(Tensor self) -> Tensor"),
     real_formula<[](Ex x) { return erfc(x); }>("erfc(Tensor self) -> Tensor"),

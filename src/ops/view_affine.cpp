@@ -140,26 +140,26 @@ ViewMaps flip_fixed(const OpCall& call) {
   return flipped(self, {dim});
 }
 
-// Quarter turns from the first named dimension towards the second.
+// Rotations by quarters from the first named dimension towards the second.
 ViewMaps rot90(const OpCall& call) {
   const Shape& self = call.type("self").shape;
   const std::vector<size_t> dims = dim_list(call, "dims", self.size());
   if (dims.size() != 2)
     fail(ErrorKind::bad_input, "{}: expected two dimensions, found {}", call.op->name(), dims.size());
   const size_t a = dims[0], b = dims[1];
-  const int64_t turns = ((call.integer("k") % 4) + 4) % 4;
+  const int64_t rotations = ((call.integer("k") % 4) + 4) % 4;
   ViewMap map = identity_map(self);
-  if (turns % 2) std::swap(map.shape[a], map.shape[b]);
+  if (rotations % 2) std::swap(map.shape[a], map.shape[b]);
   const Affine i = along(a), j = along(b);
-  if (turns == 1) map.from[a] = j, map.from[b] = i * -1 + (self[b] - 1);
-  if (turns == 2) map.from[a] = i * -1 + (self[a] - 1), map.from[b] = j * -1 + (self[b] - 1);
-  if (turns == 3) map.from[a] = j * -1 + (self[a] - 1), map.from[b] = i;
+  if (rotations == 1) map.from[a] = j, map.from[b] = i * -1 + (self[b] - 1);
+  if (rotations == 2) map.from[a] = i * -1 + (self[a] - 1), map.from[b] = j * -1 + (self[b] - 1);
+  if (rotations == 3) map.from[a] = j * -1 + (self[a] - 1), map.from[b] = i;
   return {map};
 }
 
 ViewMaps diagonal(const OpCall& call) { return {diagonal_map(call)}; }
 
-// Windows of `size` along a dimension, `step` apart; the place within the window becomes the last dimension.
+// Windows of `size` along a dimension, `step` apart; the position within the window becomes the last dimension.
 ViewMaps unfold(const OpCall& call) {
   const Shape& self = call.type("self").shape;
   const size_t dim = dim_argument(call, "dimension", self.size());

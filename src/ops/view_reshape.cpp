@@ -1,4 +1,4 @@
-// Views that keep every element in its place: view, flatten, squeeze, unsqueeze and their kind.
+// Views that keep the order of all elements: view, flatten, squeeze, unsqueeze and their kind.
 #include <algorithm>
 
 #include "base/error.h"

@@ -37,7 +37,7 @@ void place_given(Graph& graph) {
 class Transfers {
  public:
   explicit Transfers(Graph& graph)
-      : graph_(graph), early_(early_values(graph)), brought_(graph.values.size(), no_value) {
+      : graph_(graph), early_(early_values(graph)), transferred_(graph.values.size(), no_value) {
     for (size_t v = 0; v < graph.values.size(); ++v) device_.push_back(device_of(graph, static_cast<ValueId>(v)));
   }
 
@@ -50,7 +50,7 @@ class Transfers {
       };
       size_t end = first + 1;
       while (end < nodes.size() && same(nodes[end])) ++end;
-      for (size_t n = first; n < end; ++n) bring_operands(nodes[n]);
+      for (size_t n = first; n < end; ++n) transfer_operands(nodes[n]);
       for (; first < end; ++first) add_node(graph_, std::move(nodes[first]));
     }
   }
@@ -58,16 +58,16 @@ class Transfers {
  private:
   bool is_early(const Node& node) const { return early_[static_cast<size_t>(node.outputs[0])]; }
 
-  void bring_operands(Node& node) {
+  void transfer_operands(Node& node) {
     for (ValueId& v : node.inputs) {
       const auto from = static_cast<size_t>(v);
       if (device_[from] == node.device) continue;
-      if (brought_[from] == no_value) brought_[from] = bring(v, node);
-      v = brought_[from];
+      if (transferred_[from] == no_value) transferred_[from] = add_transfer(v, node);
+      v = transferred_[from];
     }
   }
 
-  ValueId bring(ValueId v, const Node& reader) {
+  ValueId add_transfer(ValueId v, const Node& reader) {
     const Value from = value_of(graph_, v);
     const ValueId there = add_value(graph_, from.name + (reader.device == 0 ? "_there" : "_here"), from.type);
     value_of(graph_, there).stored = from.stored;
@@ -88,8 +88,8 @@ class Transfers {
 
   Graph& graph_;
   std::vector<bool> early_;
-  std::vector<int32_t> device_;   // by value
-  std::vector<ValueId> brought_;  // by value: what it is on the other device
+  std::vector<int32_t> device_;       // by value
+  std::vector<ValueId> transferred_;  // by value: what it is on the other device
 };
 
 }  // namespace

@@ -72,7 +72,7 @@ bool gather_updates(std::vector<MethodGraph>& methods, std::set<std::string>& aw
   return changed;
 }
 
-// Nodes without a place of their own.
+// Nodes without a device of their own.
 class Followers {
  public:
   explicit Followers(Graph& graph) : graph_(graph), early_(early_values(graph)), readers_(readers_of(graph)) {

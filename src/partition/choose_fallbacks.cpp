@@ -16,7 +16,7 @@ namespace npusim {
 namespace {
 
 // The name of what a call in place does: "aten.relu.default" of "aten.relu_.default", "relu" of "relu_".
-std::string without_place(std::string name) {
+std::string without_in_place(std::string name) {
   const size_t begin = name.starts_with("aten.") ? 5 : 0, end = std::min(name.find('.', begin), name.size());
   if (end > begin + 1 && name[end - 1] == '_' && name[end - 2] != '_') name.erase(end - 1, 1);
   return name;
@@ -31,11 +31,11 @@ bool is_called(std::string_view op, std::string_view name) {
 }
 
 // An operator's name with as many of its parts as another one has: "relu" of "aten.relu.default" beside "rely".
-std::string as_written(std::string op, const std::string& beside) {
-  const bool with_namespace = beside.starts_with("aten.");
+std::string as_written(std::string op, const std::string& pattern) {
+  const bool with_namespace = pattern.starts_with("aten.");
   if (!with_namespace && op.starts_with("aten.")) op.erase(0, 5);
   const auto parts = [](const std::string& name) { return std::count(name.begin(), name.end(), '.'); };
-  while (parts(op) > parts(beside)) op.erase(op.rfind('.'));
+  while (parts(op) > parts(pattern)) op.erase(op.rfind('.'));
   return op;
 }
 
@@ -55,7 +55,7 @@ void force(std::vector<MethodGraph>& methods, const std::string& name) {
   bool found = false;
   for (MethodGraph& method : methods)
     for (Origin& origin : method.graph.origins)
-      if (is_called(origin.op, name) || is_called(origin.op, without_place(name))) {
+      if (is_called(origin.op, name) || is_called(origin.op, without_in_place(name))) {
         found = true;
         origin.reason = fmt::format("--force-cpu {}", name);
       }
@@ -108,15 +108,15 @@ void follow_plan(std::vector<MethodGraph>& methods, const nlohmann::json& plan, 
 
 template <typename Visit>
 void each_refused(const Program& program, const PassContext& context, Visit&& visit) {
-  const auto look = [&](const Sequence& sequence) {
+  const auto check_all = [&](const Sequence& sequence) {
     for (const Step& step : sequence.steps) {
       if (step.is_transfer()) continue;
       const std::string reason = context.refuse(program.kernels[static_cast<size_t>(step.kernel)], step.device);
       if (!reason.empty()) visit(step, reason);
     }
   };
-  look(program.recipes);
-  for (const Method& method : program.methods) look(method);
+  check_all(program.recipes);
+  for (const Method& method : program.methods) check_all(method);
 }
 
 }  // namespace
@@ -162,13 +162,13 @@ void raise_refused(const Program& program, const PassContext& context) {
 std::vector<std::string> fallback_notes(const Program& program) {
   // A node may have vanished: a view that moves nothing, what nobody reads.
   std::vector<bool> runs(program.origins.size(), false);
-  const auto look = [&](const Sequence& sequence) {
+  const auto check_all = [&](const Sequence& sequence) {
     for (const Step& step : sequence.steps)
       if (step.device == fallback_device && !step.is_transfer())
         for (const int32_t origin : step.origins) runs[static_cast<size_t>(origin)] = true;
   };
-  look(program.recipes);
-  for (const Method& method : program.methods) look(method);
+  check_all(program.recipes);
+  for (const Method& method : program.methods) check_all(method);
   std::map<std::string, std::vector<std::string>> nodes;  // by reason
   for (size_t i = 0; i < runs.size(); ++i)
     if (const Origin& origin = program.origins[i]; runs[i] && !origin.reason.empty())

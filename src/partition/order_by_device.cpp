@@ -39,10 +39,10 @@ class Scheduler {
     const auto take = [&](size_t n) {
       order.push_back(n);
       for (const size_t next : after_[n])
-        if (--open[next] == 0 && next >= first) ready[place(next)].push(next);
+        if (--open[next] == 0 && next >= first) ready[device_of(next)].push(next);
     };
     for (size_t n = first; n < open.size(); ++n)
-      if (open[n] == 0) ready[place(n)].push(n);
+      if (open[n] == 0) ready[device_of(n)].push(n);
     for (size_t n = 0; n < first; ++n) take(n);
     changes = 0;
     for (auto now = static_cast<size_t>(device); order.size() < open.size();) {
@@ -62,7 +62,7 @@ class Scheduler {
     after_[from].push_back(to);
     ++before_[to];
   }
-  size_t place(size_t node) const { return static_cast<size_t>(graph_.nodes[node].device); }
+  size_t device_of(size_t node) const { return static_cast<size_t>(graph_.nodes[node].device); }
 
   const Graph& graph_;
   std::vector<std::vector<size_t>> after_;  // by node: those that must follow

@@ -28,7 +28,7 @@ std::vector<std::string> fallback_notes(const Program& program);
 bool has_fallbacks(const std::vector<MethodGraph>& methods);
 
 // Gives every node of kernels its device: the fallback, where a node of the IR that it does the work of has a reason,
-// else the first. Copies that only move elements, and what is known at load, have no place of their own: they go where
+// else the first. Copies that only move elements, and what is known at load, have no device of their own: they go where
 // their readers are, or stay with what they read where less is transferred that way. All that updates a state is on one
 // device, in all methods. Called before fusion, which merges nodes of one device.
 void assign_devices(std::vector<MethodGraph>& methods);

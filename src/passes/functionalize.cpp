@@ -99,14 +99,14 @@ class Functionalizer {
   void keep(Node node) {
     const std::vector<ValueId> operands = node.inputs;
     std::vector<Residence> residences(operands.size());
-    std::vector<const Residence*> places(operands.size(), nullptr);
+    std::vector<const Residence*> residences_of(operands.size(), nullptr);
     for (size_t i = 0; i < operands.size(); ++i) {
       if (operands[i] == no_value || value_of(graph_, operands[i]).generator) continue;
       residences[i] = memories_.residence(operands[i]);
-      places[i] = &residences[i];
+      residences_of[i] = &residences[i];
     }
     if (!read_operands(node) || node.op->record.is_check) return make_own_results(std::move(node));
-    std::vector<ResultMemory> results = place_results(call_of(graph_, node), places);
+    std::vector<ResultMemory> results = place_results(call_of(graph_, node), residences_of);
     for (size_t i = 0; i < results.size(); ++i) {
       const ValueId out = node.outputs[i];
       ResultMemory& result = results[i];

@@ -224,7 +224,7 @@ std::optional<BoundKernel> with_log(const BoundKernel& product, const BoundKerne
 
 // The one reader of scores beside the softmax, where there is one: it may be gone with them if an attention does its
 // work.
-std::optional<size_t> reader_beside(Fuser& f, int scores, size_t softmax) {
+std::optional<size_t> other_reader(Fuser& f, int scores, size_t softmax) {
   for (size_t reader : f.readers(scores))
     if (reader != softmax) return reader;
   return std::nullopt;
@@ -269,7 +269,7 @@ void fuse_attention(Graph& graph, PassContext& context) {
       if (p < 0 || !is_matmul(f.kernel(static_cast<size_t>(p))) || f.is_output(value) ||
           f.device(static_cast<size_t>(p)) != f.device(n) || f.device(n) != f.device(readers[0]))
         continue;
-      const std::optional<size_t> log = reader_beside(f, value, n);
+      const std::optional<size_t> log = other_reader(f, value, n);
       if (log && (f.readers(value).size() > 2 || f.device(*log) != f.device(n) || !f.can_move_to(*log, readers[0]) ||
                   !is_log_of(f.at(*log), f.at(n), x)))
         continue;

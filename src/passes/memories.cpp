@@ -190,18 +190,18 @@ void Memories::write(ValueId v, ValueId result, const std::string& writer) {
 }
 
 void Memories::scatter(ValueId v, const Strides& at, ValueId source, ValueId result, const std::string& name) {
-  const Tensor place = tensor(v);
+  const Tensor shown = tensor(v);
   const ValueId before = content(memory_of(v), name);
   const TensorType type = value_of(graph_, before).type;
   if (!is_injective(at, shape(source))) refuse(name, "writes an element more than once");
-  const bool whole = value_of(graph_, result).type == type && place.at.offset == 0 &&
-                     is_row_major(place.at, type.shape) && memory_of(v).elements == element_count(type.shape);
+  const bool whole = value_of(graph_, result).type == type && shown.at.offset == 0 &&
+                     is_row_major(shown.at, type.shape) && memory_of(v).elements == element_count(type.shape);
   const ValueId updated = whole ? result : add_value(graph_, name + "_memory", type);
   graph_.nodes.push_back(store_node(at, source, before, updated, name));
   make_own(updated, {row_major(type.shape), memory_of(v).known});
   if (whole) return;
-  load(updated, place.at, result, name);
-  share(result, updated, place.at);
+  load(updated, shown.at, result, name);
+  share(result, updated, shown.at);
 }
 
 }  // namespace npusim

@@ -68,9 +68,9 @@ struct Match : ExprMatcher {
       if (e.op != ExprOp::add || e.type < Scalar::f32) continue;
       for (int side : {0, 1}) {
         const int32_t plain = uncast(e.in[static_cast<size_t>(side)]),
-                      turned = uncast(e.in[static_cast<size_t>(1 - side)]);
-        if (!is(plain, ExprOp::mul) || !is(turned, ExprOp::mul)) continue;
-        for (int32_t half : {uncast(at(turned).in[0]), uncast(at(turned).in[1])})
+                      rotated = uncast(e.in[static_cast<size_t>(1 - side)]);
+        if (!is(plain, ExprOp::mul) || !is(rotated, ExprOp::mul)) continue;
+        for (int32_t half : {uncast(at(rotated).in[0]), uncast(at(rotated).in[1])})
           if (is(half, ExprOp::select) && (negated_load(at(half).in[1]) || negated_load(at(half).in[2]))) return true;
       }
     }
@@ -126,8 +126,8 @@ int32_t log_sum_exp_argument(const Kernel& kernel, int32_t stored) {
   const int32_t chosen = m.uncast(stored);
   if (!m.is(chosen, ExprOp::select)) return -1;
   const auto [condition, top, total] = m.at(chosen).in;
-  if (!m.reduces(top, Reduction::max) || m.beside_constant(condition, ExprOp::eq, -infinity) != top) return -1;
-  const int32_t log = m.beside(m.uncast(total), ExprOp::add, top);
+  if (!m.reduces(top, Reduction::max) || m.other_than_constant(condition, ExprOp::eq, -infinity) != top) return -1;
+  const int32_t log = m.other_operand(m.uncast(total), ExprOp::add, top);
   if (!m.is(log, ExprOp::log) || !m.reduces(m.at(log).in[0], Reduction::sum)) return -1;
   const int32_t power = m.at(m.at(log).in[0]).in[0], x = m.at(top).in[0];
   if (!m.is(power, ExprOp::exp)) return -1;

@@ -17,7 +17,7 @@ struct Contracted {
   bool whole_image = false;                   // and its memory has all of that image
   std::optional<AttentionAxes> axes;          // of an attention; none: both operands of its score depend on the keys
   std::optional<Attention> attention;         // likewise
-  std::string no_product = {}, no_attention;  // why there is none; "" where nothing was looked for
+  std::string no_product = {}, no_attention;  // why there is none; "" where nothing was searched
 };
 Contracted contracted(const Kernel& kernel);
 

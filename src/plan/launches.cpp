@@ -7,7 +7,7 @@
 
 namespace npusim::plan {
 
-void set_shape(Launch& launch, const Made& made) {
+void set_shape(Launch& launch, const GeneratedKernel& made) {
   launch.symbol = made.symbol;
   launch.grid[0] = static_cast<uint32_t>(made.shape.blocks);
   launch.block[0] = static_cast<uint32_t>(made.shape.threads);
@@ -23,7 +23,7 @@ std::span<const Step> steps_of(const Sequence& sequence, const Launch& launch) {
 }
 
 void fill_launch(const Program& program, const Sequence& sequence, const LaunchedBy& by, Launch& launch) {
-  const Made& made = *by.made;
+  const GeneratedKernel& made = *by.made;
   set_shape(launch, made);
   launch.args = by.args;
   const std::span steps = steps_of(sequence, launch);

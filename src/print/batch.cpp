@@ -23,8 +23,8 @@ int KernelWriter::batch_dim() const {
   return -1;
 }
 
-// One batch, at `batch` along its dimension: the places and values of all its elements, what is there, and the results
-// one by one. Of elements of one place each finds what the one before it left.
+// One batch, at `batch` along its dimension: the positions and values of all its elements, what is there, and the
+// results one by one. Of elements of one position each finds what the one before it left.
 void KernelWriter::batch(const std::vector<int32_t>& traps) {
   const Store& s = k_.stores[0];
   const auto d = static_cast<size_t>(batch_dim());
@@ -36,11 +36,11 @@ void KernelWriter::batch(const std::vector<int32_t>& traps) {
     line("#pragma unroll");
     open(fmt::format("for (int step = 0; step < {}; ++step)", batch_));
   };
-  line(fmt::format("{} places[{}];", type, batch_));
+  line(fmt::format("{} positions[{}];", type, batch_));
   line(fmt::format("{} values[{}];", d_.scalars[static_cast<size_t>(scalar)], batch_));
   line(fmt::format("{} kept[{}];", d_.elements[static_cast<size_t>(dtype)].type, batch_));
   each();
-  line("places[step] = -1;");
+  line("positions[step] = -1;");
   line(fmt::format("const {} i{} = batch + step;", type, d));
   const bool even = k_.space[d] % batch_ == 0;
   if (!even) open(fmt::format("if (i{} < {})", d, index_number(k_.space[d])));
@@ -48,24 +48,24 @@ void KernelWriter::batch(const std::vector<int32_t>& traps) {
   for (const IndexTerm& t : s.access.terms) define(t.expr);
   define(s.expr);
   std::string condition;
-  const Term at = place(s.access, first_trap_code(k_, 0, true), condition);
-  line(condition.empty() ? fmt::format("places[step] = {};", at.text)
-                         : fmt::format("places[step] = {} ? {:+} : -1;", condition, at));
+  const Term at = element_index(s.access, first_trap_code(k_, 0, true), condition);
+  line(condition.empty() ? fmt::format("positions[step] = {};", at.text)
+                         : fmt::format("positions[step] = {} ? {:+} : -1;", condition, at));
   line(fmt::format("values[step] = {};",
                    convert(name(s.expr), k_.exprs[static_cast<size_t>(s.expr)].type, scalar).text));
   if (!even) close();
   close();
   each();
-  line(fmt::format("if (places[step] >= 0) kept[step] = {}[places[step]];", to));
+  line(fmt::format("if (positions[step] >= 0) kept[step] = {}[positions[step]];", to));
   close();
   each();
-  line("if (places[step] < 0) continue;");
+  line("if (positions[step] < 0) continue;");
   line("#pragma unroll");
   open("for (int before = 0; before < step; ++before)");
-  line("if (places[before] == places[step]) kept[step] = kept[before];");
+  line("if (positions[before] == positions[step]) kept[step] = kept[before];");
   close();
   line(fmt::format("kept[step] = {};", stored(dtype, combined(s, loaded(dtype, "kept[step]"), "values[step]")).text));
-  line(fmt::format("{}[places[step]] = kept[step];", to));
+  line(fmt::format("{}[positions[step]] = kept[step];", to));
   close();
 }
 

@@ -59,7 +59,7 @@ constinit const Dialect cuda_dialect{
                  "__shfl_xor_sync(0xffffffffu, {0}, {1})"},
     .quotients = true,
     .exp_near = "exp_near({0})",
-    .exp_beside_one = "exp2_near({0} * 1.44269504f)",
+    .exp_next_to_one = "exp2_near({0} * 1.44269504f)",
     .quotient_near = "quotient_near({0}, {1})",
     .words = "Lanes<{0}, {1}>",
     .function = "__device__ __forceinline__",

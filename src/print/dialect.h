@@ -42,7 +42,7 @@ struct Dialect {
   std::string_view write_arg;                // the same
   std::string_view no_alias;                 // says of a pointer that no other one reaches its memory
   std::string_view trap_arg;                 // {0} position
-  std::string_view index_args;               // parameters that bring `block` and `thread`; "" where they are built in
+  std::string_view index_args;               // parameters that pass `block` and `thread`; "" where they are built in
   std::string_view block, thread;            // position in the grid and in the block, uint32
   std::string_view shared;                   // {0} type, {1} name, {2} elements
   std::string_view barrier;                  // of the block, for what is `shared`
@@ -53,7 +53,7 @@ struct Dialect {
   bool quotients = false;                    // has quotient(), and bounds within which it is exact
   // To a few steps of float32, for what ends in 16 bits ({0}, {1}: operands); "": none. The second also flushes what is
   // below the smallest normal number to 0; the third divides by what is at least 1.
-  std::string_view exp_near = {}, exp_beside_one = {}, quotient_near = {};
+  std::string_view exp_near = {}, exp_next_to_one = {}, quotient_near = {};
   std::string_view words = {};  // {0} element type, {1} elements: read_lanes(), write_lanes(); "": none
   std::string_view function;    // qualifiers of a helper
   std::string_view trap_type;   // of a helper's parameter `trap`

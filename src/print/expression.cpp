@@ -187,7 +187,7 @@ Term KernelWriter::affine(int64_t offset, const std::vector<int64_t>& coeffs) co
   return offset < 0 ? term("{:+} - {}", sum, number) : term("{:+} + {}", sum, number);
 }
 
-Term KernelWriter::place(const Access& a, int code, std::string& condition) {
+Term KernelWriter::element_index(const Access& a, int code, std::string& condition) {
   const std::string index_type(p_.wide ? d_.scalars[static_cast<size_t>(Scalar::i64)] : d_.narrow);
   auto require = [&](const std::string& text) { condition += condition.empty() ? text : " && " + text; };
   Term at = affine(a.offset, a.strides);
@@ -216,7 +216,7 @@ Term KernelWriter::place(const Access& a, int code, std::string& condition) {
     add(coordinate, g.stride);
   }
   for (const IndexTerm& t : a.terms) {
-    require(fmt::format("check_index({}, {}, trap, {})", name(t.expr).text, t.extent, place_.first_trap + code++));
+    require(fmt::format("check_index({}, {}, trap, {})", name(t.expr).text, t.extent, context_.first_trap + code++));
     const bool cast = !p_.wide && !p_.narrow[static_cast<size_t>(t.expr)];
     add(cast ? term("({}){}", d_.narrow, name(t.expr)) : name(t.expr), t.stride);
   }
@@ -234,7 +234,7 @@ std::string KernelWriter::pointer(int of) const {
 }
 
 Term KernelWriter::element(const Access& a, int code, std::string& condition) {
-  const Term at = place(a, code, condition);
+  const Term at = element_index(a, code, condition);
   return term("{}[{}]", pointer(a.arg), at.text);
 }
 
@@ -259,7 +259,8 @@ Term KernelWriter::near(int32_t id) const {
     if (form.empty()) return Term();
     return Term(fmt::format(fmt::runtime(form), name(e.in[0]), e.op == ExprOp::div ? name(e.in[1]) : Term()));
   };
-  if (e.op == ExprOp::exp) return apply(p_.ends.beside_one[static_cast<size_t>(id)] ? d_.exp_beside_one : d_.exp_near);
+  if (e.op == ExprOp::exp)
+    return apply(p_.ends.next_to_one[static_cast<size_t>(id)] ? d_.exp_next_to_one : d_.exp_near);
   if (e.op == ExprOp::div && p_.ends.at_least_one[static_cast<size_t>(e.in[1])]) return apply(d_.quotient_near);
   return {};
 }
@@ -268,7 +269,7 @@ Term KernelWriter::unary(const Expr& e, const Term& a, bool narrow) const {
   const Scalar in = k_.exprs[static_cast<size_t>(e.in[0])].type;
   if (e.op == ExprOp::isnan && in < Scalar::f32) return "false";
   if (e.op == ExprOp::require)
-    return term("required({}, trap, {})", a.text, place_.first_trap + required_trap_code(k_));
+    return term("required({}, trap, {})", a.text, context_.first_trap + required_trap_code(k_));
   if (e.op == ExprOp::logical_not) return in == Scalar::boolean ? term("!{}", a) : term("{} == {}", a, zero(in));
   if (in == Scalar::i64 && e.op == ExprOp::neg) return narrow ? term("-{}", a) : term("wrap_sub(0, {})", a.text);
   if (in == Scalar::i64) return term("wrap_abs({})", a.text);
@@ -299,7 +300,7 @@ Term KernelWriter::binary(const Expr& e, bool narrow) {
   } else if (e.op == ExprOp::idiv || e.op == ExprOp::irem) {
     const bool divides = e.op == ExprOp::idiv;
     if (can_trap(k_, e))
-      return term("{}({}, {}, trap, {})", divides ? "int_div" : "int_rem", a.text, b.text, place_.first_trap + 1);
+      return term("{}({}, {}, trap, {})", divides ? "int_div" : "int_rem", a.text, b.text, context_.first_trap + 1);
     if (right.integer == -1) return divides ? term("wrap_sub(0, {})", a.text) : "0";
   } else if (!narrow && !integer_helper(e.op).empty()) {
     return term("{}({}, {})", integer_helper(e.op), a.text, b.text);
@@ -320,7 +321,7 @@ Term KernelWriter::expression(int32_t id) {
     case ExprOp::load:
       return load(id);
     case ExprOp::contraction:
-      return e.integer ? Term(place_.second_leaf) : Term(place_.leaf);
+      return e.integer ? Term(context_.second_leaf) : Term(context_.leaf);
     case ExprOp::select:
       return term("{} ? {} : {}", name(e.in[0]), name(e.in[1]), name(e.in[2]));
     case ExprOp::cast:

@@ -49,9 +49,9 @@ class GroupPrinter {
 
   PrintedPart function(size_t n) const {
     const KernelGroup::Part& part = g_.parts[n];
-    PartPlace place{{}, first_trap(g_, n)};  // what pointers point to changes between the parts
-    for (int m : part.memory) place.in_shared.push_back(g_.memories[static_cast<size_t>(m)].shared);
-    return print_part(*part.kernel, d_, part.schedule, function_name(n), place);
+    PartContext context{{}, first_trap(g_, n)};  // what pointers point to changes between the parts
+    for (int m : part.memory) context.in_shared.push_back(g_.memories[static_cast<size_t>(m)].shared);
+    return print_part(*part.kernel, d_, part.schedule, function_name(n), context);
   }
 
   // All blocks of a part, then the barrier. Between blocks there is one where the next could overwrite what is shared.

@@ -1,8 +1,6 @@
 // Several kernels as one function, which one block runs one after the other: what one of them stores the next ones
-// read.
-//
-// Each kernel is a function of its own, of (block, thread), and the entry calls it for each of its blocks in turn, with
-// a barrier behind it. Memory that only the group uses may be the block's own.
+// read.  Each kernel is a function of its own, of (block, thread), and the entry calls it for each of its blocks one
+// after the other, with a barrier behind it. Memory that only the group uses may be the block's own.
 #pragma once
 #include <optional>
 #include <string>

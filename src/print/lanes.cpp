@@ -120,7 +120,7 @@ void plan_lanes(PrintPlan& p, const Dialect& d) {
   const int64_t extent = k.space[static_cast<size_t>(p.lane_dim)];
   p.lane_count = static_cast<int>(std::min<int64_t>(lanes, extent));
   p.lane_varies = find_varying(k, p.lane_dim, lanes, shares_rows(row));
-  int64_t kept = 0;  // bytes at each turn
+  int64_t kept = 0;  // bytes of each kept word
   for (size_t i = 0; i < k.exprs.size(); ++i) {
     const Expr& e = k.exprs[i];
     if (e.op != ExprOp::load) continue;
@@ -133,9 +133,9 @@ void plan_lanes(PrintPlan& p, const Dialect& d) {
     p.word_stores[n] = lies_in_words(p, k.stores[n].access) && (p.lane_count == lanes || has_room(p, k.stores[n]));
   if (!shares_rows(row)) return;
   const int64_t step = int64_t{lanes} * (row == RowLoop::warp ? d.warp : p.schedule.threads);
-  const int64_t turns = (extent + step - 1) / step;
-  if (kept > 0 && turns * kept <= std::min(most_kept_bytes, register_bytes / 2 / p.schedule.threads))
-    p.turns = static_cast<int>(turns);
+  const int64_t kept_words = (extent + step - 1) / step;
+  if (kept > 0 && kept_words * kept <= std::min(most_kept_bytes, register_bytes / 2 / p.schedule.threads))
+    p.kept_words = static_cast<int>(kept_words);
 }
 
 }  // namespace npusim

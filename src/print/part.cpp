@@ -9,16 +9,16 @@
 namespace npusim {
 
 PrintedPart print_part(const Kernel& k, const Dialect& d, const Schedule& schedule, const std::string& name,
-                       const PartPlace& place) {
+                       const PartContext& context) {
   PrintedPart text;
   const PrintPlan plan = plan_print(k, d, schedule);
-  const std::string body = KernelWriter(plan, d, {"block", "thread_index", place.first_trap, &text.shared}).body();
+  const std::string body = KernelWriter(plan, d, {"block", "thread_index", context.first_trap, &text.shared}).body();
   std::vector<std::string> parts;
   int reads = 0, writes = 0;
   for (size_t i = 0; i < k.args.size(); ++i) {
     const bool written = k.args[i].written;
-    const bool apart = place.apart || (place.no_alias && !may_alias(k, i));
-    parts.push_back(fmt::format("{}{}{}*{} {}{}", place.in_shared[i] ? d.shared_space : d.argument_space,
+    const bool apart = context.apart || (context.no_alias && !may_alias(k, i));
+    parts.push_back(fmt::format("{}{}{}*{} {}{}", context.in_shared[i] ? d.shared_space : d.argument_space,
                                 written ? "" : "const ", d.elements[static_cast<size_t>(k.args[i].dtype)].type,
                                 apart ? d.no_alias : "", written ? "out" : "in", written ? writes++ : reads++));
   }

@@ -25,13 +25,13 @@ struct PrintedPart {
 // word if takes_trap(), the shared arrays, `block` and `thread_index`. Pointers promise what a kernel's do where
 // `no_alias` says so, and of all arguments where they are known to be `apart`. Numbers of traps are those behind
 // `first_trap`.
-struct PartPlace {
+struct PartContext {
   std::vector<bool> in_shared;  // by argument
   int first_trap = 0;
   bool no_alias = false;
   bool apart = false;
 };
 PrintedPart print_part(const Kernel& kernel, const Dialect& dialect, const Schedule& schedule, const std::string& name,
-                       const PartPlace& place);
+                       const PartContext& context);
 
 }  // namespace npusim

@@ -36,9 +36,9 @@ struct PrintPlan {
   std::vector<bool> lane_varies;  // by expression: differs from lane to lane
   std::vector<bool> word_loads;   // by expression: a load that is a word
   std::vector<bool> word_stores;  // by store
-  int turns = 0;                  // words that a thread has of its row and keeps; 0: it reads them again each time
+  int kept_words = 0;             // words that a thread has of its row and keeps; 0: it reads them again each time
 
-  // Of a thread's places along the dimension.
+  // Of a thread's steps along the dimension.
   int64_t steps_along(size_t d) const {
     const int lanes = static_cast<int>(d) == lane_dim ? schedule.lanes : 1;
     return (kernel.space[d] + lanes - 1) / lanes;

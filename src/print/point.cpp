@@ -25,26 +25,26 @@ std::string used(const std::string& indices, const std::string& statements) {
 
 std::string print_point(const Kernel& kernel, const Dialect& d, const PointFunction& f) {
   const PrintPlan plan = plan_points(kernel);
-  BodyPlace place{d.block, d.thread};
-  place.leaf = f.lanes == 1 ? "leaf[0]" : "leaf[lane]";
-  place.second_leaf = fmt::format(fmt::runtime(f.pair ? "leaf[{} + lane]" : "leaf[{}]"), f.lanes);
-  place.lanes = f.lanes;
-  place.lane_dim = f.lane_dim;
-  KernelWriter writer(plan, d, place);
+  BodyContext context{d.block, d.thread};
+  context.leaf = f.lanes == 1 ? "leaf[0]" : "leaf[lane]";
+  context.second_leaf = fmt::format(fmt::runtime(f.pair ? "leaf[{} + lane]" : "leaf[{}]"), f.lanes);
+  context.lanes = f.lanes;
+  context.lane_dim = f.lane_dim;
+  KernelWriter writer(plan, d, context);
   std::string positions, passed, indices;
-  std::vector<bool> placed(kernel.space.size(), false);
+  std::vector<bool> named(kernel.space.size(), false);
   for (const PointPosition& p : f.positions) {
     positions += fmt::format(",\n    const {} {}", d.narrow, p.name);
     passed += fmt::format(", {}", p.name);
     std::vector<size_t> dims;
     for (int dim : p.dims) {
       dims.push_back(static_cast<size_t>(dim));
-      placed[dims.back()] = true;
+      named[dims.back()] = true;
     }
     indices += writer.indices_of(std::string(p.name), dims);
   }
-  for (size_t dim = 0; dim < placed.size(); ++dim)
-    if (!placed[dim]) indices += writer.zero_index(dim);
+  for (size_t dim = 0; dim < named.size(); ++dim)
+    if (!named[dim]) indices += writer.zero_index(dim);
   std::vector<KernelWriter::Words> words;
   std::string reads, text = "\n";
   const std::string body = writer.at_point(words, reads);

@@ -109,12 +109,12 @@ std::string print_functions(std::span<const Scheduled> kernels, const Dialect& d
     const std::string name = kernel_name(kernel) + one.suffix;
     if (!names.insert(name).second) continue;
     const PrintPlan plan = plan_print(kernel, dialect, one.schedule);
-    BodyPlace place{dialect.block, dialect.thread};
-    place.wait = one.wait;
-    place.ahead = one.ahead;
+    BodyContext context{dialect.block, dialect.thread};
+    context.wait = one.wait;
+    context.ahead = one.ahead;
     text += "\n" + kernel_comment(plan, kernel);
     text += fmt::format(fmt::runtime(dialect.kernel), name, parameters(kernel, dialect), one.schedule.threads);
-    text += one.opening + KernelWriter(plan, dialect, place).body() + "}\n";
+    text += one.opening + KernelWriter(plan, dialect, context).body() + "}\n";
   }
   return text;
 }

@@ -49,7 +49,7 @@ struct Scheduled {
   // Statements before all others, and those before anything is read or written but arguments that are there `ahead`.
   std::string opening = {}, wait = {};
   std::vector<bool> ahead = {};
-  std::string suffix = {};  // of the name: equal kernels that begin in different ways
+  std::string suffix = {};  // of the name: equal kernels that begin differently
 };
 std::string print_kernels(std::span<const Scheduled> kernels, const Dialect& dialect);
 std::string print_kernels(std::span<const Kernel* const> kernels, const Dialect& dialect);

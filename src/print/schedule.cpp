@@ -15,14 +15,14 @@ namespace {
 // Neighbouring rows lie side by side while the elements of a row do not: a thread for each row reads in order.
 bool rows_lie_side_by_side(const PrintPlan& p) {
   const Kernel& k = p.kernel;
-  bool beside = false;
+  bool side_by_side = false;
   for (size_t i = 0; i < k.exprs.size(); ++i) {
     if (!p.live[i] || k.exprs[i].op != ExprOp::load || !p.varies[i]) continue;
     const Access& a = k.accesses[static_cast<size_t>(k.exprs[i].integer)];
     if (std::abs(a.strides.back()) == 1) return false;
-    beside = beside || (p.outer() > 0 && a.strides[p.outer() - 1] == 1);
+    side_by_side = side_by_side || (p.outer() > 0 && a.strides[p.outer() - 1] == 1);
   }
-  return beside;
+  return side_by_side;
 }
 
 bool has_live(const PrintPlan& p, ExprOp op) {
@@ -78,18 +78,18 @@ bool computes_long(const PrintPlan& p) {
 
 // Threads of a row that is so many words long: all rows together as many as the device runs well at once.
 void share_row(Schedule& s, int64_t words, int64_t rows, const Dialect& d, int multiprocessors) {
-  constexpr int64_t most_turns = 8;
+  constexpr int64_t most_words = 8;
   const int64_t at_once = int64_t{multiprocessors} * 1024;
-  int64_t wanted = std::clamp<int64_t>(at_once / std::max<int64_t>(rows, 1), (words + most_turns - 1) / most_turns,
+  int64_t wanted = std::clamp<int64_t>(at_once / std::max<int64_t>(rows, 1), (words + most_words - 1) / most_words,
                                        std::min<int64_t>(words, d.max_threads));
-  if (wanted <= 2 * d.warp && words <= most_turns * d.warp) {
+  if (wanted <= 2 * d.warp && words <= most_words * d.warp) {
     s.row = RowLoop::warp;
     s.threads = rows < int64_t{4} * multiprocessors ? d.warp : 4 * d.warp;
     return;
   }
   wanted = std::min<int64_t>(wanted, d.max_threads);
-  const int64_t turns = (words + wanted - 1) / wanted;
-  wanted = (words + turns - 1) / turns;
+  const int64_t words_each = (words + wanted - 1) / wanted;
+  wanted = (words + words_each - 1) / words_each;
   s.row = RowLoop::block;
   s.threads = static_cast<int>((wanted + d.warp - 1) / d.warp * d.warp);
 }

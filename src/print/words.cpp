@@ -14,7 +14,7 @@ std::string KernelWriter::lanes_type(const Access& a) const {
   return fmt::format(fmt::runtime(d_.words), type, lanes_);
 }
 
-Term KernelWriter::word_name(int32_t id) const { return term("lanes_{}{}", id, p_.turns ? "[turn]" : ""); }
+Term KernelWriter::word_name(int32_t id) const { return term("lanes_{}{}", id, p_.kept_words ? "[word]" : ""); }
 
 // Statements of one lane. Outside of them the index along the lanes is the first one's.
 void KernelWriter::each_lane(const std::function<void()>& statements) {
@@ -43,7 +43,7 @@ void KernelWriter::read_word(int32_t id) {
   std::string condition;
   const std::string memory = element(a, first_trap_code(k_, number, false), condition).text;
   const std::string words = word_name(id).text;
-  if (!p_.turns) line(fmt::format("{} {};", lanes_type(a), words));
+  if (!p_.kept_words) line(fmt::format("{} {};", lanes_type(a), words));
   const std::string read = fmt::format("read_lanes({}, &{});", words, memory);
   line(condition.empty() ? read : fmt::format("if ({}) {}", condition, read));
   if (!condition.empty()) line(fmt::format("else clear_lanes({});", words));
@@ -75,7 +75,7 @@ void KernelWriter::keep_words(bool ahead) {
   for (const int32_t id : loads)
     line(fmt::format("{} lanes_{}[{}];",
                      lanes_type(k_.accesses[static_cast<size_t>(k_.exprs[static_cast<size_t>(id)].integer)]), id,
-                     p_.turns));
+                     p_.kept_words));
   for (const int32_t id : loads)
     for (const IndexTerm& t : k_.accesses[static_cast<size_t>(k_.exprs[static_cast<size_t>(id)].integer)].terms)
       if (!p_.varies[static_cast<size_t>(t.expr)]) define(t.expr);
@@ -93,7 +93,7 @@ std::vector<bool> KernelWriter::find_early() const {
     known[i] = e.op != ExprOp::reduce && e.op != ExprOp::scan && !can_trap(k_, e);
     if (e.op == ExprOp::load) {
       const auto arg = static_cast<size_t>(k_.accesses[static_cast<size_t>(e.integer)].arg);
-      known[i] = known[i] && arg < place_.ahead.size() && place_.ahead[arg];
+      known[i] = known[i] && arg < context_.ahead.size() && context_.ahead[arg];
     }
     for_each_operand(k_, e, [&](int32_t operand) { known[i] = known[i] && known[static_cast<size_t>(operand)]; });
     early[i] = known[i] && p_.live[i] && e.op == ExprOp::load && p_.row_length > 0;
@@ -101,10 +101,10 @@ std::vector<bool> KernelWriter::find_early() const {
   return early;
 }
 
-// Once the thread's place is known: what every thread reads once.
+// Once the thread's position is known: what every thread reads once.
 void KernelWriter::early_reads(const std::vector<bool>& early) {
   const bool rows = p_.schedule.row != RowLoop::none;
-  if (p_.turns) keep_words(true);
+  if (p_.kept_words) keep_words(true);
   for (size_t i = 0; i < early.size(); ++i) {
     const auto id = static_cast<int32_t>(i);
     if (!early[i] || (rows && p_.varies[i]) || scope_.read[i]) continue;
@@ -135,7 +135,7 @@ std::string KernelWriter::zero_index(size_t d) {
 }
 
 std::string KernelWriter::at_point(std::vector<Words>& words, std::string& reads) {
-  if (place_.lanes == 1) {
+  if (context_.lanes == 1) {
     points();
     return std::exchange(out_, {});
   }

@@ -63,7 +63,7 @@ void KernelWriter::indices(const Term& flat, const std::vector<size_t>& dims) {
     const size_t d = dims[n];
     Term index = flat;
     if (inner != 1) index = term("{:*} / {}", index, inner);
-    const int64_t steps = place_.lanes > 1 ? k_.space[d] : p_.steps_along(d);
+    const int64_t steps = context_.lanes > 1 ? k_.space[d] : p_.steps_along(d);
     if (n != 0) index = term("{:*} % {}", index, steps);
     if (steps != k_.space[d]) index = term("{:*} * {}", index, lanes_);
     if (uses_dim(d)) lines.push_back(fmt::format("const {} i{} = {};", type, d, index.text));
@@ -74,8 +74,8 @@ void KernelWriter::indices(const Term& flat, const std::vector<size_t>& dims) {
 
 // Which point or row this thread has, and the loops over the dimensions it walks itself.
 void KernelWriter::positions() {
-  const Term block = p_.wide ? term("({}){}", d_.ulong, Term(place_.block)) : Term(place_.block);
-  const Term thread(place_.thread);
+  const Term block = p_.wide ? term("({}){}", d_.ulong, Term(context_.block)) : Term(context_.block);
+  const Term thread(context_.thread);
   Term flat;
   if (p_.schedule.row == RowLoop::warp) {
     flat = term("{:*} * {} + {:*} / {}", block, p_.schedule.threads / d_.warp, thread, d_.warp);
@@ -169,9 +169,9 @@ void KernelWriter::store_all(const std::vector<size_t>& numbers, const std::vect
   const std::string_view empty = lane_count_ < lanes_ ? " = {}" : "";
   for (const size_t n : numbers)
     if (word_stores_[n]) line(fmt::format("{} stored_{}{};", lanes_type(k_.stores[n].access), n, empty));
-  // Exact division has a way of its own for what is very large or very small, into which each lane by itself would
-  // branch: they all branch at once.
-  const bool quick = d_.quotients && place_.lanes > 1 && traps.empty() &&
+  // Exact division branches for what is very large or very small, into which each lane by itself would branch: they all
+  // branch at once.
+  const bool quick = d_.quotients && context_.lanes > 1 && traps.empty() &&
                      std::all_of(numbers.begin(), numbers.end(), [&](size_t n) { return word_stores_[n]; });
   const std::string before = out_;
   if (quick) line("float least = 1, most = 1;");
@@ -231,22 +231,22 @@ void KernelWriter::along_row(const std::function<void()>& statements) {
   const std::string_view type = p_.wide ? d_.scalars[static_cast<size_t>(Scalar::i64)] : d_.narrow;
   const Term start = p_.schedule.row == RowLoop::thread ? "0"
                      : p_.schedule.row == RowLoop::warp ? Term(warp_lane())
-                                                        : Term(place_.thread);
+                                                        : Term(context_.thread);
   const int64_t step = p_.schedule.row == RowLoop::thread ? 1
                        : p_.schedule.row == RowLoop::warp ? d_.warp
                                                           : p_.schedule.threads;
   const size_t rank = k_.space.size(), outer = p_.outer();
   const std::string r = rank == outer + 1 ? fmt::format("i{}", outer) : "r", length = index_number(p_.row_length);
-  if (p_.turns) {
+  if (p_.kept_words) {
     line("#pragma unroll");
-    open(fmt::format("for (int turn = 0; turn < {}; ++turn)", p_.turns));
-    const bool whole = p_.turns * step * lanes_ == p_.row_length;
+    open(fmt::format("for (int word = 0; word < {}; ++word)", p_.kept_words));
+    const bool whole = p_.kept_words * step * lanes_ == p_.row_length;
     const std::string before = std::exchange(out_, {});
     if (!whole) open(fmt::format("if ({} < {})", r, length));
     statements();
     if (!whole) close();
     const std::string inside = std::exchange(out_, before);
-    if (mentions(inside, r)) line(fmt::format("const {} {} = (turn * {} + {:+}) * {};", type, r, step, start, lanes_));
+    if (mentions(inside, r)) line(fmt::format("const {} {} = (word * {} + {:+}) * {};", type, r, step, start, lanes_));
     out_ += inside;
     return close();
   }
@@ -264,8 +264,8 @@ void KernelWriter::along_row(const std::function<void()>& statements) {
 }
 
 void KernelWriter::declare_shared(const SharedArray& array) {
-  if (place_.shared)
-    place_.shared->push_back(array);
+  if (context_.shared)
+    context_.shared->push_back(array);
   else
     line(fmt::format(fmt::runtime(d_.shared), array.type, array.name, array.elements));
 }
@@ -317,7 +317,8 @@ void KernelWriter::reductions(int stage) {
     const Expr& e = k_.exprs[static_cast<size_t>(id)];
     line(fmt::format("{0} = {1}({0});", name(id), warp_reduction_name(e.reduction, e.type)));
     if (block)
-      line(fmt::format("if ({0:*} % {1} == 0) shared_{2}[{0:*} / {1}] = {2};", Term(place_.thread), d_.warp, name(id)));
+      line(fmt::format("if ({0:*} % {1} == 0) shared_{2}[{0:*} / {1}] = {2};", Term(context_.thread), d_.warp,
+                       name(id)));
   }
   if (!block) return;
   line(std::string(d_.barrier));
@@ -337,7 +338,7 @@ void KernelWriter::rows() {
     for (int64_t d : indices)
       if (static_cast<size_t>(d) >= p_.outer()) line(fmt::format("const {} i{} = 0;", d_.narrow, d));
   }
-  if (p_.turns) keep_words(false);
+  if (p_.kept_words) keep_words(false);
   for (size_t i = 0; i < k_.exprs.size(); ++i)
     if (word_loads_[i] && !p_.varies[i] && !scope_.read[i]) read_word(static_cast<int32_t>(i));
   for (int stage = 0; stage <= p_.last_stage; ++stage) {
@@ -360,7 +361,7 @@ void KernelWriter::rows() {
   }
   if (once.empty()) return;
   if (p_.schedule.row == RowLoop::warp) open(fmt::format("if ({} == 0)", warp_lane()));
-  if (p_.schedule.row == RowLoop::block) open(fmt::format("if ({} == 0)", place_.thread));
+  if (p_.schedule.row == RowLoop::block) open(fmt::format("if ({} == 0)", context_.thread));
   if (p_.schedule.row == RowLoop::thread)
     store_all(once, {});
   else
@@ -373,11 +374,11 @@ std::string KernelWriter::body() {
   // What each thread walks itself it reads in its loops.
   const bool reads_early = std::find(early.begin(), early.end(), true) != early.end() &&
                            std::find(p_.serial.begin(), p_.serial.end(), true) == p_.serial.end();
-  if (!reads_early) out_ += place_.wait;
+  if (!reads_early) out_ += context_.wait;
   positions();
   if (reads_early) {
     early_reads(early);
-    out_ += place_.wait;
+    out_ += context_.wait;
   }
   if (p_.schedule.row == RowLoop::none)
     points();

@@ -18,7 +18,7 @@ int first_trap_code(const Kernel& kernel, size_t access_or_store, bool is_store)
 int required_trap_code(const Kernel& kernel);
 
 // Where a body stands: by itself in the function that is launched, or in one that this function calls.
-struct BodyPlace {
+struct BodyContext {
   std::string_view block, thread;         // position in the grid and in the block
   int first_trap = 0;                     // is added to the numbers of traps
   std::vector<SharedArray>* shared = {};  // the caller declares what is added here; none: the body does
@@ -31,14 +31,14 @@ struct BodyPlace {
 
 class KernelWriter {
  public:
-  KernelWriter(const PrintPlan& plan, const Dialect& dialect, BodyPlace place)
+  KernelWriter(const PrintPlan& plan, const Dialect& dialect, BodyContext context)
       : p_(plan),
         k_(plan.kernel),
         d_(dialect),
-        place_(std::move(place)),
-        lanes_(std::max(place_.lanes, plan.schedule.lanes)),
-        lane_dim_(place_.lanes > 1 ? place_.lane_dim : plan.lane_dim),
-        lane_count_(place_.lanes > 1 ? place_.lanes : plan.lane_count),
+        context_(std::move(context)),
+        lanes_(std::max(context_.lanes, plan.schedule.lanes)),
+        lane_dim_(context_.lanes > 1 ? context_.lane_dim : plan.lane_dim),
+        lane_count_(context_.lanes > 1 ? context_.lanes : plan.lane_count),
         lane_varies_(plan.lane_varies),
         word_loads_(plan.word_loads),
         word_stores_(plan.word_stores) {
@@ -118,7 +118,7 @@ class KernelWriter {
   Term binary(const Expr& e, bool narrow);
   Term rounded(const Expr& e) const;
   Term load(int32_t id);
-  Term loaded(DType dtype, const Term& element) const;  // from memory, and the other way
+  Term loaded(DType dtype, const Term& element) const;  // from memory, and the inverse
   Term stored(DType dtype, const Term& value) const;
   Term convert(const Term& value, Scalar from, Scalar to, bool narrow = false) const;
   Term combine(Reduction reduction, Scalar type, const Term& a, const Term& b) const;
@@ -126,7 +126,7 @@ class KernelWriter {
   Term identity(Reduction reduction, Scalar type) const;
   Term affine(int64_t offset, const std::vector<int64_t>& coeffs) const;
   // Which element of its argument, and the condition under which memory may be touched ("" always).
-  Term place(const Access& a, int first_code, std::string& condition);
+  Term element_index(const Access& a, int first_code, std::string& condition);
   std::string pointer(int arg) const;
   Term element(const Access& a, int first_code, std::string& condition);
   std::string index_number(int64_t value) const;
@@ -134,7 +134,7 @@ class KernelWriter {
   const PrintPlan& p_;
   const Kernel& k_;
   const Dialect& d_;
-  const BodyPlace place_;
+  const BodyContext context_;
   const int lanes_, lane_dim_, lane_count_;
   std::vector<bool> lane_varies_, word_loads_, word_stores_;  // as in the plan
   std::string out_;

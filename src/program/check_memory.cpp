@@ -1,4 +1,4 @@
-// One walk along the steps with what lies in memory, ordered by place.
+// One walk along the steps with what lies in memory, ordered by offset.
 #include "program/check_memory.h"
 
 #include <fmt/format.h>
@@ -13,7 +13,7 @@ constexpr uint64_t max_total_bytes = uint64_t{1} << 48;
 
 bool is_placed(const Buffer& b) { return b.kind == BufferKind::arena || b.kind == BufferKind::local; }
 
-// By step: its place in time. What one launch does is done at once.
+// By step: its time. What one launch does is done at once.
 std::vector<int32_t> times_of(const Sequence& sequence) {
   std::vector<int32_t> times(sequence.steps.size());
   auto launch = sequence.launches.begin();

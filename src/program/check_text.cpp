@@ -25,7 +25,7 @@ class TextChecker {
     if (!text_.lacks.empty()) add("expected nothing that it lacks, found {} reasons", text_.lacks.size());
     const Method* decode = method("decode", text_.decode);
     if (!decode) return std::move(problems_);
-    fed_by_caller("decode", *decode);
+    given_by_caller("decode", *decode);
     one_token("decode", *decode);
     if (find_role(decode->inputs, Role::positions) < 0) add("decode: method '{}' has no positions", decode->name);
     if (problems_.empty()) states(*decode);
@@ -82,7 +82,7 @@ class TextChecker {
   }
 
   // All but its states is given to each run, and nothing that only methods have that feed themselves.
-  void fed_by_caller(std::string_view what, const Method& m) {
+  void given_by_caller(std::string_view what, const Method& m) {
     for (const TensorSpec& spec : m.inputs) {
       const bool given = spec.role == Role::tokens || spec.role == Role::positions || spec.role == Role::mask ||
                          spec.role == Role::last;
@@ -105,7 +105,7 @@ class TextChecker {
   void many_tokens(int32_t position, const Method& decode) {
     const Method* m = method("prefill", position);
     if (!m) return;
-    fed_by_caller("prefill", *m);
+    given_by_caller("prefill", *m);
     const int64_t length = tokens_of(*m)[1];
     if (length <= longest_)
       add("prefill: method '{}' takes {} tokens of a text: expected more than {}", m->name, length, longest_);

@@ -75,11 +75,11 @@ void PackWriter::map(size_t count) { header(count, 0x80, 16, 0, 0xde); }
 
 void PackReader::mismatch(std::string_view expected, std::string_view found) const {
   std::string path;
-  for (const Place& place : path_) {
-    if (place.field.empty())
-      path += fmt::format("[{}]", place.element);
+  for (const PathPart& part : path_) {
+    if (part.field.empty())
+      path += fmt::format("[{}]", part.element);
     else
-      path += fmt::format("{}{}", path.empty() ? "" : ".", place.field);
+      path += fmt::format("{}{}", path.empty() ? "" : ".", part.field);
   }
   fail(ErrorKind::bad_input, "{}: {}: expected {}, found {}", where_, path.empty() ? "body" : path, expected, found);
 }

@@ -1,4 +1,4 @@
-// MessagePack in its one shortest form: a writer, and a strict reader that names the place of what it refuses.
+// MessagePack in its one shortest form: a writer, and a strict reader that names the path of what it refuses.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -53,7 +53,7 @@ class PackReader {
   [[noreturn]] void mismatch(std::string_view expected, std::string_view found) const;
 
  private:
-  struct Place {
+  struct PathPart {
     std::string_view field;
     size_t element = 0;
   };
@@ -67,7 +67,7 @@ class PackReader {
   std::string_view bytes_;
   size_t at_ = 0;
   const std::string& where_;
-  std::vector<Place> path_;
+  std::vector<PathPart> path_;
 };
 
 }  // namespace npusim

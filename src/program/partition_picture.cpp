@@ -16,7 +16,7 @@ namespace {
 constexpr int margin = 20, label_width = 90, lane_height = 106, box_height = 66, gap = 34, row_gap = 26;
 constexpr int page_width = 1200;                  // where a row of segments ends and the next begins
 constexpr int narrowest = 56, widest = 260;       // of boxes, which grow with the logarithm of their time
-constexpr double letter = 7.2, beside_text = 12;  // pixels of one at this font's size, and left and right of a line
+constexpr double letter = 7.2, text_margin = 12;  // pixels of one at this font's size, and left and right of a line
 constexpr size_t longest_line = 34;               // letters of the operators in a box
 
 std::string escaped(std::string_view text) {
@@ -48,7 +48,7 @@ size_t letters_of(std::string_view text) {
 int width_of(const DeviceSegment& segment, const std::vector<std::string>& lines) {
   size_t letters = 0;
   for (const std::string& line : lines) letters = std::max(letters, letters_of(line));
-  const int for_text = static_cast<int>(std::ceil(static_cast<double>(letters) * letter + beside_text));
+  const int for_text = static_cast<int>(std::ceil(static_cast<double>(letters) * letter + text_margin));
   const double microseconds = std::max(segment.seconds * 1e6, 1.0);
   const int for_time = std::min(widest, narrowest + static_cast<int>(18 * std::log2(microseconds)));
   return std::max(for_text, for_time);

@@ -110,7 +110,7 @@ struct Launch {
   std::array<uint32_t, 3> grid{1, 1, 1}, block{1, 1, 1};  // blocks, and threads of each; x first
   std::vector<int32_t> args;       // buffers in the order of the code's parameters, trap_word, own_memory
   std::vector<std::string> traps;  // what the numbers from 1 mean, for messages
-  uint32_t shared_bytes = 0;       // of a block, beside what the code declares
+  uint32_t shared_bytes = 0;       // of a block, besides what the code declares
   uint64_t own_bytes = 0;          // of its own memory: zeros before the first run, and kept from run to run
   // Its blocks wait for each other: all of them run at once, and there are as many as the device can run so, at most
   // `grid`. What each does depends on how many there are, what all of them do does not.

@@ -5,8 +5,8 @@
 namespace npusim {
 
 struct StateStores {
-  int64_t capacity = 0;     // the fewest places there are for what is stored at a computed place, 0 where nothing is
-  bool by_position = true;  // everything is stored at places that follow from the method's positions only
+  int64_t capacity = 0;     // the fewest positions there are for what is stored at a computed one, 0 where nothing is
+  bool by_position = true;  // everything is stored at indices that follow from the method's positions only
 };
 
 // Of a sound program. By position is what is so in all its variants, whose steps may differ; their states do not.

@@ -1,4 +1,4 @@
-// Launches are dropped, and what lived within one gets a place in the arena.
+// Launches are dropped, and what lived within one gets an offset in the arena.
 #include "program/without_code.h"
 
 #include <fmt/format.h>
@@ -12,7 +12,7 @@ namespace {
 
 void refuse_calls(const Program& program) {
   std::vector<Problem> problems;
-  const auto look = [&](const Sequence& sequence) {
+  const auto visit = [&](const Sequence& sequence) {
     for (const Step& step : sequence.steps) {
       if (step.is_transfer()) continue;
       if (const auto& call = program.kernels[static_cast<size_t>(step.kernel)].call)
@@ -20,8 +20,8 @@ void refuse_calls(const Program& program) {
                             fmt::format("{} is done by a plugin, which is code and was not to be used", call->op)});
     }
   };
-  look(program.recipes);
-  for (const Method& method : program.methods) look(method);
+  visit(program.recipes);
+  for (const Method& method : program.methods) visit(method);
   if (!problems.empty()) throw Error(ErrorKind::unsupported, std::move(problems));
 }
 

@@ -52,13 +52,13 @@ ReadySequence::Part ReadySequence::make_call(const Step& step, const std::vector
   const Kernel& kernel = program_.kernels[static_cast<size_t>(step.kernel)];
   const std::string where = fmt::format("node '{}'", step_name(program_, step));
   for (const int32_t buffer : step.buffers) {
-    const Placement& place = placements[static_cast<size_t>(buffer)];
-    std::byte* host = place.buffer->host();
+    const Placement& placement = placements[static_cast<size_t>(buffer)];
+    std::byte* host = placement.buffer->host();
     if (!host)
       throw Error(ErrorKind::device,
                   {{where, fmt::format("{} is done by the host, which does not reach the memory of device {}",
                                        kernel.call->op, program_.devices[static_cast<size_t>(step.device)].target)}});
-    part.args.push_back(host + place.offset);
+    part.args.push_back(host + placement.offset);
   }
   try {
     part.call = prepare_call(kernel);

@@ -23,8 +23,8 @@ void add_entry(TensorSet& set, TensorEntry entry) {
   realign(set, entry.tensor);
   set.by_name.emplace(entry.name, set.entries.size());
   if (std::string bare = bare_name(entry.name); bare != entry.name) {
-    const auto [place, fresh] = set.by_bare_name.try_emplace(std::move(bare), set.entries.size());
-    if (!fresh) place->second = std::nullopt;
+    const auto [found, fresh] = set.by_bare_name.try_emplace(std::move(bare), set.entries.size());
+    if (!fresh) found->second = std::nullopt;
   }
   set.entries.push_back(std::move(entry));
 }

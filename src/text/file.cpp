@@ -62,10 +62,10 @@ void set_regex(SplitStep& step, const Field& pattern) {
   step.newer = compile_regex(pattern, true);
 }
 
-// A pattern of this code, where `place` asks for it.
-void set_own(SplitStep& step, const char* pattern, const Field& place) {
+// A pattern of this code, where `field` asks for it.
+void set_own(SplitStep& step, const char* pattern, const Field& field) {
   const json value = pattern;
-  set_regex(step, {value, place.origin, place.path});
+  set_regex(step, {value, field.origin, field.path});
 }
 
 SplitStep parse_split_step(const Field& field) {

@@ -111,10 +111,10 @@ TEST(Fourier, TheLastProductStores) {
   };
   EXPECT_THAT(steps(FourierKind::real, 60), ElementsAre("matrix", "sum"));
   EXPECT_THAT(steps(FourierKind::signal, 61), ElementsAre("pack", "matrix", "sum"));
-  EXPECT_THAT(steps(FourierKind::signal, 60), ElementsAre("half_turns", "pack", "matrix", "sum"));
-  EXPECT_THAT(steps(FourierKind::real, 1000), ElementsAre("matrix", "sum", "turns", "turn", "matrix", "sum"));
+  EXPECT_THAT(steps(FourierKind::signal, 60), ElementsAre("half_twiddles", "pack", "matrix", "sum"));
+  EXPECT_THAT(steps(FourierKind::real, 1000), ElementsAre("matrix", "sum", "twiddles", "twiddle", "matrix", "sum"));
   EXPECT_THAT(steps(FourierKind::complex, 1000),
-              ElementsAre("pack", "matrix", "sum", "turns", "turn", "matrix", "sum"));
+              ElementsAre("pack", "matrix", "sum", "twiddles", "twiddle", "matrix", "sum"));
 }
 
 // What is imaginary in bins that are real is 0 where the sums have no number.

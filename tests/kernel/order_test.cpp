@@ -23,7 +23,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-std::vector<int64_t> places_of(const HostTensor& t) {
+std::vector<int64_t> entries_of(const HostTensor& t) {
   std::vector<int64_t> list;
   for (int64_t i = 0; i < element_count(t.type.shape); ++i) list.push_back(load_int(t.data.data(), t.type.dtype, i));
   return list;
@@ -36,7 +36,7 @@ std::vector<int64_t> order_of(const std::vector<double>& row, DType dtype, bool 
   for (size_t i = 0; i < row.size(); ++i) store_double(from.data.data(), dtype, static_cast<int64_t>(i), row[i]);
   void* args[] = {from.data.data(), to.data.data()};
   evaluate(c.kernel, args);
-  return places_of(to);
+  return entries_of(to);
 }
 
 TEST(Order, IsStableAndPutsNanLast) {
@@ -70,7 +70,7 @@ void check_steps(const OrderCase& c, const Unfused& unfused) {
     for (size_t i = 0; i < step.values.size(); ++i) memory[i] = found[static_cast<size_t>(step.values[i])].data.data();
     evaluate(step.kernel, memory);
   }
-  ASSERT_EQ(places_of(expected[1]), places_of(found[1])) << to_text(c.kernel);
+  ASSERT_EQ(entries_of(expected[1]), entries_of(found[1])) << to_text(c.kernel);
 }
 
 TEST(Order, MergesGiveTheSame) {

@@ -27,15 +27,15 @@ Program with_launches() {
 
 TEST(Launches, AreFilledInAndFunctionsFoundOnce) {
   Program p = with_launches();
-  const auto one = std::make_shared<plan::Made>();
+  const auto one = std::make_shared<plan::GeneratedKernel>();
   one->symbol = "one", one->functions = "text", one->shape = {3, 64}, one->shared_bytes = 17, one->how = "rows";
   one->early = true;
   std::vector<std::pair<ptrdiff_t, size_t>> asked;
-  const auto functions = plan::fill_launches(p, [&](const Sequence& s, const Launch& l, plan::LaunchPlace at) {
+  const auto functions = plan::fill_launches(p, [&](const Sequence& s, const Launch& l, plan::LaunchPosition at) {
     asked.emplace_back(at.method, at.number);
     const std::span steps = plan::steps_of(s, l);
     if (steps.size() == 1) return plan::LaunchedBy{one, steps[0].buffers};
-    const auto two = std::make_shared<plan::Made>();
+    const auto two = std::make_shared<plan::GeneratedKernel>();
     two->symbol = "two", two->own_bytes = 32, two->traps = {"a", "b"}, two->trap_steps = {1, 0};
     return plan::LaunchedBy{two, {7, 8}};
   });

@@ -28,7 +28,7 @@ from ..parts import level_of_caller
 from .facts.aliases import CHANGED, WEIGHTS, memory_of, overlap, place_of, shows_twice, weight_of
 from .facts.memory import with_memory
 from .facts.threads import alone, replaced
-from .facts.told import ANOTHER_LINE, NAMED, set_text, told, trained_text, what_of
+from .facts.messages import ANOTHER_LINE, NAMED, explained, set_text, trained_text, what_of
 from .forms.ref import Ref, Refused
 from .functional.given import moved_states
 from .passes.order import prepared
@@ -47,7 +47,7 @@ from .tracing.assigned import (
 from .tracing.branches import find_branches
 from .tracing.contents import Contents, changed_text, held_twice
 from .tracing.conversions import Forms, traced_with_forms
-from .tracing.dataclasses import classes_told, paths_of, results_told, tell_structures
+from .tracing.dataclasses import classes_registered, paths_of, register_structures, results_registered
 from .tracing.fixed import holding
 from .tracing.kept import kept
 from .tracing.packed import traced_with_lengths
@@ -107,7 +107,7 @@ def export(
     given = dict(mapping("kwargs", {} if kwargs is None else kwargs, "example arguments by name"))
     if missing := [name for name in fixed if name not in given]:
         raise UsageError(f"fixed arguments are keywords in kwargs: there is no {', '.join(missing)}")
-    with alone(), classes_told((args, given), strict):
+    with alone(), classes_registered((args, given), strict):
         exported = _of_module(model, _tuple(args), given, strict, fixed)
     for note in exported.notes:
         warnings.warn(note, stacklevel=level_of_caller())
@@ -155,7 +155,7 @@ def _of_module(
     except Error:
         raise
     except Exception as error:
-        raise _told(error, model, args, {**given, **held}, strict) from error
+        raise _explained(error, model, args, {**given, **held}, strict) from error
     exported.held = held_by(model, exported)
     notes = (trained, set_text(list(set_by_forward)), changed_text([*changed.values()], strict), drawn_text(list(drawn_from)))
     notes = (*notes, made_for_text(exported.made_for))
@@ -165,20 +165,20 @@ def _of_module(
 
 def _of_exported(program: torch.export.ExportedProgram) -> Exported:
     try:
-        with alone(), classes_told(()):
-            tell_structures(program)
+        with alone(), classes_registered(()):
+            register_structures(program)
             exported = of_program(with_memory(program), "model")
     except GuessedWrong as error:
         raise _with_reason(error, ": what helps is npusim.export of the module, not of its program") from error
     except Error:
         raise
     except Exception as error:
-        raise _told(error, program, (), {}, False) from error
+        raise _explained(error, program, (), {}, False) from error
     exported.held = held_by(program, exported)
     return exported
 
 
-def _told(
+def _explained(
     error: Exception, model: torch.nn.Module | torch.export.ExportedProgram, args: Any, kwargs: dict[str, Any], strict: bool
 ) -> Error:
     """The error of an export as npusim's."""
@@ -186,7 +186,7 @@ def _told(
     traced = any(frame.name == of_program.__name__ for frame in traceback.extract_tb(error.__traceback__))
     asked = raises_in_eager, gradient_taken_at, constant_written_at
     raises, gradient, written = (functools.partial(one, model, args, kwargs) for one in asked)
-    return told(error, type(model).__name__, followed, traced, raises, gradient, written, strict)
+    return explained(error, type(model).__name__, followed, traced, raises, gradient, written, strict)
 
 
 def _for_all_or_example(trace: Callable[[bool, Forms], Any]) -> Any:
@@ -253,7 +253,7 @@ def _tracing_of(
     assigned: dict[str, Assigned],
     contents: Contents,
 ) -> Iterator[None]:
-    results = results_told(model, strict)
+    results = results_registered(model, strict)
     data, assignments = data_known(model, strict), assignments_kept(model, strict, assigned, contents)
     followed = contextlib.nullcontext() if strict else numbers_followed()  # dynamo follows them itself
     known = holding(model, held, strict, packs, contents.names)

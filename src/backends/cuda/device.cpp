@@ -59,10 +59,10 @@ class CudaQueue : public Queue {
   void copy_out(const Placement& from, std::uintptr_t to, size_t bytes) override {
     copy(address_of(from), static_cast<DevicePointer>(to), bytes);
   }
-  void clear(const Placement& place, size_t bytes) override {
+  void clear(const Placement& placement, size_t bytes) override {
     if (bytes == 0) return;
     const Current current(device_.context());
-    check(driver().set_bytes(address_of(place), 0, bytes, work_.stream), "cuMemsetD8Async");
+    check(driver().set_bytes(address_of(placement), 0, bytes, work_.stream), "cuMemsetD8Async");
   }
   void wait() override {
     const Current current(device_.context());

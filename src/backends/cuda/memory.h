@@ -82,8 +82,8 @@ class CudaBuffer : public DeviceBuffer {
   DevicePointer address_ = 0;
 };
 
-inline DevicePointer address_of(const Placement& place) {
-  return static_cast<const CudaBuffer*>(place.buffer)->at(place.offset);
+inline DevicePointer address_of(const Placement& placement) {
+  return static_cast<const CudaBuffer*>(placement.buffer)->at(placement.offset);
 }
 
 // Page-locked memory of the host, which the device reads and writes by itself.

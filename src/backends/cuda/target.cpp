@@ -19,7 +19,7 @@ namespace stream = codegen::stream;
 
 class CudaTarget : public CodegenTarget {
  public:
-  // sm_90a beside others is a variant: it has instructions of its own, steps that suit them, and streams where they
+  // sm_90a among others is a variant: it has instructions of its own, steps that suit them, and streams where they
   // gain.
   explicit CudaTarget(Asked asked) {
     const std::vector<std::string> alone{"sm_90a"};

@@ -29,7 +29,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Where what was compiled is kept; nothing where the user has no such place.
+// Where what was compiled is kept; nothing where the user has no such folder.
 std::optional<fs::path> cache_folder() {
   const auto from = [](const char* name) -> std::optional<fs::path> {
     const char* value = std::getenv(name);
@@ -178,7 +178,8 @@ class Compilation {
     if (failure) std::rethrow_exception(failure);
   }
 
-  // What NVRTC says against a text with less effort, as of an option that it does not know, is one more way that fails.
+  // What NVRTC says against a text with less effort, as of an option that it does not know, is one more attempt that
+  // fails.
   void compile(Worker& worker, Unit& unit, size_t a) const {
     std::string death;
     try {

@@ -21,10 +21,10 @@ namespace {
 
 namespace choose = codegen::choose;
 namespace stream = codegen::stream;
-using codegen::Made;
+using codegen::GeneratedKernel;
 using plan::LaunchedBy;
 using plan::LaunchedFunction;
-using plan::LaunchPlace;
+using plan::LaunchPosition;
 
 constexpr size_t kernels_of_a_text = 8;  // on average: they are compiled by several threads, and remembered by text
 
@@ -34,9 +34,9 @@ class Maker {
   Maker(const Program& program, const ProgramPlans& plans, const codegen::Features& features)
       : p_(program), plans_(plans), features_(features) {}
 
-  LaunchedBy operator()(const Sequence& sequence, const Launch& launch, LaunchPlace place) {
+  LaunchedBy operator()(const Sequence& sequence, const Launch& launch, LaunchPosition position) {
     const std::span steps = plan::steps_of(sequence, launch);
-    std::shared_ptr<const LaunchPlan> plan = plan_at(place);
+    std::shared_ptr<const LaunchPlan> plan = plan_at(position);
     if (launch.together) {
       if (!plan) fail(ErrorKind::internal, "cuda: a launch of a whole method has no plan");
       return stream::launched_by(static_cast<const stream::StreamLaunch&>(*plan), steps);
@@ -44,18 +44,20 @@ class Maker {
     if (!plan) plan = choose::plan_steps(p_, steps, features_);
     if (!plan)
       fail(ErrorKind::internal, "cuda: {} steps from '{}' on are no group", steps.size(), step_name(p_, steps[0]));
-    const bool prepared = place.method >= 0;  // recipes are behind
+    const bool prepared = position.method >= 0;  // recipes are behind
     choose::LaunchWork work = choose::work_of(p_, steps, static_cast<const choose::StepsPlan&>(*plan), prepared);
-    std::shared_ptr<const Made>& made = known_[{work.kernels, work.given, work.made_of.ahead}];
-    if (!made) made = std::make_shared<const Made>(std::move(choose::make_ways(work.made_of, features_, 1)[0]));
+    std::shared_ptr<const GeneratedKernel>& made = known_[{work.kernels, work.given, work.made_of.ahead}];
+    if (!made)
+      made = std::make_shared<const GeneratedKernel>(std::move(choose::make_candidates(work.made_of, features_, 1)[0]));
     return {made, std::move(work.args)};
   }
 
  private:
-  std::shared_ptr<const LaunchPlan> plan_at(LaunchPlace place) const {
-    if (place.method >= 0 && plans_.methods.empty()) return nullptr;
-    const SequencePlans& of = place.method < 0 ? plans_.recipes : plans_.methods[static_cast<size_t>(place.method)];
-    return place.number < of.launches.size() ? of.launches[place.number] : nullptr;
+  std::shared_ptr<const LaunchPlan> plan_at(LaunchPosition position) const {
+    if (position.method >= 0 && plans_.methods.empty()) return nullptr;
+    const SequencePlans& of =
+        position.method < 0 ? plans_.recipes : plans_.methods[static_cast<size_t>(position.method)];
+    return position.number < of.launches.size() ? of.launches[position.number] : nullptr;
   }
 
   const Program& p_;
@@ -63,12 +65,12 @@ class Maker {
   const codegen::Features& features_;
   // By the positions of its kernels in the program, which of their arguments it has, and what is ahead.
   using Key = std::tuple<std::vector<int32_t>, std::vector<std::pair<size_t, size_t>>, std::vector<bool>>;
-  std::map<Key, std::shared_ptr<const Made>> known_;
+  std::map<Key, std::shared_ptr<const GeneratedKernel>> known_;
 };
 
 // Kernels share a text by their content, so that a change of one leaves most texts as they were; a stream has its own.
 std::vector<std::vector<Source>> texts_of(const std::vector<LaunchedFunction>& functions) {
-  std::map<std::string_view, const plan::Made*> kernels;  // by symbol
+  std::map<std::string_view, const plan::GeneratedKernel*> kernels;  // by symbol
   std::vector<std::vector<Source>> streams;
   for (const LaunchedFunction& f : functions)
     if (f.launches[0]->together)
@@ -91,39 +93,42 @@ class CudaTuner : public Tuner {
 
   std::string compiler() const override { return fmt::format("NVRTC {}", find_nvrtc().version); }
 
-  std::vector<LaunchWay> ways(const Sequence& sequence, const Launch& launch, size_t most) const override {
-    std::vector<LaunchWay> ways;
-    const auto add = [&](const plan::Made& made) {
-      LaunchWay& way = ways.emplace_back(LaunchWay{launch, made.functions});
-      plan::set_shape(way.launch, made);
+  std::vector<LaunchCandidate> candidates(const Sequence& sequence, const Launch& launch, size_t most) const override {
+    std::vector<LaunchCandidate> candidates;
+    const auto add = [&](const plan::GeneratedKernel& made) {
+      LaunchCandidate& candidate = candidates.emplace_back(LaunchCandidate{launch, made.functions});
+      plan::set_shape(candidate.launch, made);
     };
     if (launch.together) {
       const WholeMethod method = stream::method_of(p_, sequence, launch);
-      for (const stream::StreamWay& one : stream::stream_ways().first(std::min(most, stream::stream_ways().size()))) {
+      for (const stream::StreamCandidate& one :
+           stream::stream_candidates().first(std::min(most, stream::stream_candidates().size()))) {
         std::string why;
         const auto stream = stream::make_stream(method, one, of_.features, false, why);
         if (!stream) return {};  // of another version
         add(*stream->made);
       }
-      return ways;
+      return candidates;
     }
     const std::span steps = plan::steps_of(sequence, launch);
     const auto plan = choose::plan_steps(p_, steps, of_.features);
     if (!plan) return {};  // of another version
     const choose::LaunchWork work = choose::work_of(p_, steps, *plan, true);
-    for (const Made& made : choose::make_ways(work.made_of, of_.features, most)) add(made);
-    return ways;
+    for (const GeneratedKernel& made : choose::make_candidates(work.made_of, of_.features, most)) add(made);
+    return candidates;
   }
 
-  void compile(Program& program, std::span<LaunchWay> ways) const override {
-    // Ways of one kernel have one symbol.
+  void compile(Program& program, std::span<LaunchCandidate> candidates) const override {
+    // Candidates of one kernel have one symbol.
     std::vector<std::vector<Source>> texts;
     std::map<std::string_view, size_t> known;  // by text
-    for (const LaunchWay& way : ways)
-      if (known.try_emplace(way.text, texts.size()).second) texts.push_back({{way.launch.symbol, way.text}});
+    for (const LaunchCandidate& candidate : candidates)
+      if (known.try_emplace(candidate.text, texts.size()).second)
+        texts.push_back({{candidate.launch.symbol, candidate.text}});
     const size_t before = program.code.size();
     for (CodeSet& set : compile_texts(texts, of_.architectures).sets) program.code.push_back(std::move(set));
-    for (LaunchWay& way : ways) way.launch.code = static_cast<int32_t>(before + known.at(way.text));
+    for (LaunchCandidate& candidate : candidates)
+      candidate.launch.code = static_cast<int32_t>(before + known.at(candidate.text));
   }
 
  private:

@@ -1,10 +1,10 @@
-// The launches of a program: planned, compiled, and made in other ways.
+// The launches of a program: planned, compiled, and candidates for tuning.
 #pragma once
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "backends/cuda/codegen/made.h"
+#include "backends/cuda/codegen/generated.h"
 #include "codegen/target.h"
 
 namespace npusim::cuda {

@@ -1,5 +1,5 @@
 // Texts that follow each other, each behind its size: entries of the cache, and what npusim and the process that calls
-// NVRTC tell each other.
+// NVRTC exchange.
 #pragma once
 #include <sys/socket.h>
 

@@ -45,9 +45,9 @@ std::string search() {
   const fs::path folder = own_file().parent_path();
   if (folder.empty()) return {};
   const fs::path above = folder.parent_path();
-  for (const fs::path& beside :
+  for (const fs::path& helper :
        {folder / name, folder / "bin" / name, above / "bin" / name, above.parent_path() / "bin" / name})
-    if (access(beside.c_str(), X_OK) == 0) return beside;
+    if (access(helper.c_str(), X_OK) == 0) return helper;
   return {};
 }
 

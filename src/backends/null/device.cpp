@@ -20,7 +20,9 @@ class NullBuffer : public DeviceBuffer {
   std::vector<std::byte> data_;
 };
 
-std::byte* memory_at(const Placement& place) { return static_cast<NullBuffer*>(place.buffer)->at(place.offset); }
+std::byte* memory_at(const Placement& placement) {
+  return static_cast<NullBuffer*>(placement.buffer)->at(placement.offset);
+}
 
 // All that running needs is resolved when this is made: here a device loads code, packs parameters, records graphs.
 class NullSegment : public Segment {
@@ -39,8 +41,8 @@ class NullQueue : public Queue {
   void download(const Placement& from, std::span<std::byte> to) override {
     if (!to.empty()) std::memcpy(to.data(), memory_at(from), to.size());
   }
-  void clear(const Placement& place, size_t bytes) override {
-    if (bytes > 0) std::memset(memory_at(place), 0, bytes);
+  void clear(const Placement& placement, size_t bytes) override {
+    if (bytes > 0) std::memset(memory_at(placement), 0, bytes);
   }
   void wait() override {}
   std::unique_ptr<Segment> prepare(const StepRange&, std::span<const Placement>) override {

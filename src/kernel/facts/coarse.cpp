@@ -86,7 +86,7 @@ Coarseness coarseness_of(const Kernel& k) {
   for (size_t i = count; i-- > 0;) {
     const Expr& e = k.exprs[i];
     facts.coarse[i] = e.type == Scalar::f32 && read[i] && !exact[i];
-    facts.beside_one[i] = facts.coarse[i] && alone[i];
+    facts.next_to_one[i] = facts.coarse[i] && alone[i];
     const bool rounds = e.op == ExprOp::round_to && has_16_bits(e.dtype);
     for (size_t n = 0; n < static_cast<size_t>(expr_arity(e.op)); ++n) {
       const auto o = static_cast<size_t>(e.in[n]);

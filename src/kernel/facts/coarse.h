@@ -13,7 +13,7 @@ struct Coarseness {
   std::vector<bool> coarse;
   // Every sum that it is an operand of is at least 1 without it, and nothing else reads it: numbers below float32's
   // smallest normal one are as good as 0.
-  std::vector<bool> beside_one;
+  std::vector<bool> next_to_one;
   std::vector<bool> at_least_one;  // or NaN
 };
 

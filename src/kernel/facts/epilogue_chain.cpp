@@ -81,7 +81,7 @@ struct ActivationMatcher : ExprMatcher {
   std::optional<EpilogueOp> bound(int32_t to) const {
     const Expr& e = at(to);
     if (e.op != ExprOp::min && e.op != ExprOp::max) return std::nullopt;
-    const int32_t other = beside(to, e.op, x);
+    const int32_t other = other_operand(to, e.op, x);
     const auto c = other >= 0 ? constant(other) : std::nullopt;
     if (!c || std::isnan(*c)) return std::nullopt;
     const auto value = static_cast<float>(*c);
@@ -89,7 +89,7 @@ struct ActivationMatcher : ExprMatcher {
                                : EpilogueOp{-1, Activation::clip, -infinity, value};
   }
 
-  // x > 0 ? x : x·slope, in any of its four ways. A slope of 0 is no relu: it makes NaN of −∞.
+  // x > 0 ? x : x·slope, in any of its four forms. A slope of 0 is no relu: it makes NaN of −∞.
   std::optional<EpilogueOp> leaky_relu(int32_t to) const {
     if (!is(to, ExprOp::select)) return std::nullopt;
     const Expr& condition = at(at(to).in[0]);
@@ -97,7 +97,8 @@ struct ActivationMatcher : ExprMatcher {
     const bool positive = is_constant(condition.in[0], 0) && condition.in[1] == x,
                negative = is_constant(condition.in[1], 0) && condition.in[0] == x;
     if (!positive && !negative) return std::nullopt;
-    const int32_t kept = at(to).in[positive ? 1 : 2], scaled = beside(at(to).in[positive ? 2 : 1], ExprOp::mul, x);
+    const int32_t kept = at(to).in[positive ? 1 : 2],
+                  scaled = other_operand(at(to).in[positive ? 2 : 1], ExprOp::mul, x);
     const auto slope = kept == x && scaled >= 0 ? constant(scaled) : std::nullopt;
     if (!slope || *slope == 0 || !std::isfinite(*slope)) return std::nullopt;
     return EpilogueOp{-1, Activation::leaky_relu, static_cast<float>(*slope), 0};
@@ -105,13 +106,14 @@ struct ActivationMatcher : ExprMatcher {
 
   // x · min(max(x + 3, 0), 6) / 6
   bool hardswish(int32_t to) const {
-    const int32_t product =
-        is(to, ExprOp::div) && is_constant(at(to).in[1], 6) ? at(to).in[0] : beside_constant(to, ExprOp::mul, 1.0 / 6);
+    const int32_t product = is(to, ExprOp::div) && is_constant(at(to).in[1], 6)
+                                ? at(to).in[0]
+                                : other_than_constant(to, ExprOp::mul, 1.0 / 6);
     if (product < 0) return false;
-    const int32_t capped = beside(product, ExprOp::mul, x);
-    const int32_t raised = capped < 0 ? -1 : beside_constant(capped, ExprOp::min, 6);
-    const int32_t shifted = raised < 0 ? -1 : beside_constant(raised, ExprOp::max, 0);
-    return shifted >= 0 && beside_constant(shifted, ExprOp::add, 3) == x;
+    const int32_t capped = other_operand(product, ExprOp::mul, x);
+    const int32_t raised = capped < 0 ? -1 : other_than_constant(capped, ExprOp::min, 6);
+    const int32_t shifted = raised < 0 ? -1 : other_than_constant(raised, ExprOp::max, 0);
+    return shifted >= 0 && other_than_constant(shifted, ExprOp::add, 3) == x;
   }
 
   // 0.5·x·(1 + gate), halved before the sum doubles it so that nothing overflows.
@@ -121,10 +123,10 @@ struct ActivationMatcher : ExprMatcher {
       int32_t sum = at(to).in[1 - side];
       const int32_t factor = at(to).in[side];
       if (factor == x)
-        sum = beside_constant(sum, ExprOp::mul, 0.5);
-      else if (beside_constant(factor, ExprOp::mul, 0.5) != x)
+        sum = other_than_constant(sum, ExprOp::mul, 0.5);
+      else if (other_than_constant(factor, ExprOp::mul, 0.5) != x)
         continue;
-      const int32_t gate = sum < 0 ? -1 : beside_constant(sum, ExprOp::add, 1);
+      const int32_t gate = sum < 0 ? -1 : other_than_constant(sum, ExprOp::add, 1);
       if (is(gate, ExprOp::erf) && over_root_two(at(gate).in[0])) return EpilogueOp{-1, Activation::gelu_erf, 0, 0};
       if (is(gate, ExprOp::tanh) && gelu_cubic(at(gate).in[0])) return EpilogueOp{-1, Activation::gelu_tanh, 0, 0};
     }
@@ -133,7 +135,7 @@ struct ActivationMatcher : ExprMatcher {
 
   bool over_root_two(int32_t id) const {
     if (is(id, ExprOp::div)) return at(id).in[0] == x && is_constant(at(id).in[1], std::numbers::sqrt2);
-    return beside_constant(id, ExprOp::mul, 1 / std::numbers::sqrt2) == x;
+    return other_than_constant(id, ExprOp::mul, 1 / std::numbers::sqrt2) == x;
   }
 
   // sqrt(2/π)·(x + 0.044715·x³) or sqrt(2/π)·x·(1 + 0.044715·x²)
@@ -142,8 +144,8 @@ struct ActivationMatcher : ExprMatcher {
     const Product all = factors(id);
     if (!all.is(root) || all.others.size() != 1) return false;
     const int32_t sum = all.others[0];
-    const int32_t rest = all.powers == 0   ? beside(sum, ExprOp::add, x)
-                         : all.powers == 1 ? beside_constant(sum, ExprOp::add, 1)
+    const int32_t rest = all.powers == 0   ? other_operand(sum, ExprOp::add, x)
+                         : all.powers == 1 ? other_than_constant(sum, ExprOp::add, 1)
                                            : -1;
     if (rest < 0) return false;
     const Product term = factors(rest);

@@ -9,8 +9,8 @@ namespace {
 
 bool is_zero(const Expr& e) { return e.op == ExprOp::constant && e.number == 0 && !std::signbit(e.number); }
 
-// The first places of the row that a guard lets through, which depends on nothing else. A kernel that is not sound may
-// have any number of coefficients and strides.
+// The first positions of the row that a guard lets through, which depends on nothing else. A kernel that is not sound
+// may have any number of coefficients and strides.
 std::optional<FourierForm::Row> row_of(const Kernel& k, const Access& a) {
   const int64_t length = k.space.back();
   if (!a.terms.empty() || a.guards.size() > 1 || a.strides.size() != k.space.size()) return std::nullopt;

@@ -8,13 +8,12 @@
 
 namespace npusim {
 
-// Such a kernel does nothing else, so that each device may transform in its own way: along a row of one dimension, the
-// last of the space, it loads a complex number per point, without computed terms, and stores the first so many of the
-// transform, each part times a constant. Half a row, at least, is in the memory of one of its arguments. A transform to
-// times from frequencies is this one with real and imaginary parts exchanged, before and behind it.
-//
-// Of real rows (no `im`) the bins that are real, the first and, of an even length, the one in the middle, are exactly
-// so: what is stored of their imaginary part is 0.
+// Such a kernel does nothing else, so that each device may have its own implementation: along a row of one dimension,
+// the last of the space, it loads a complex number per point, without computed terms, and stores the first so many of
+// the transform, each part times a constant. Half a row, at least, is in the memory of one of its arguments. A
+// transform to times from frequencies is this one with real and imaginary parts exchanged, before and behind it.  Of
+// real rows (no `im`) the bins that are real, the first and, of an even length, the one in the middle, are exactly so:
+// what is stored of their imaginary part is 0.
 struct FourierForm {
   // A row in memory: the first `count` elements, from the row's own on, that are there; the others are 0, or not kept.
   struct Row {

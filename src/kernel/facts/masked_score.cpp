@@ -79,13 +79,13 @@ class Splitter {
 
   // Of each expression once, however many use it.
   std::optional<Bound> bound_of(int32_t expr, double& most, Bounds& known) const {
-    const auto [place, fresh] = known.try_emplace(expr);
+    const auto [entry, fresh] = known.try_emplace(expr);
     if (fresh) {
       const std::optional<Bound> bound = find_bound(expr, most, known);
       known[expr] = bound;
       return bound;
     }
-    return place->second;
+    return entry->second;
   }
   std::optional<Bound> find_bound(int32_t expr, double& most, Bounds& known) const {
     const Expr& e = at(expr);

@@ -19,14 +19,14 @@ bool ExprMatcher::is_constant(int32_t id, double value) const {
   return at(id).number == (at(id).type == Scalar::f32 ? static_cast<double>(static_cast<float>(value)) : value);
 }
 
-int32_t ExprMatcher::beside(int32_t id, ExprOp op, int32_t x) const {
+int32_t ExprMatcher::other_operand(int32_t id, ExprOp op, int32_t x) const {
   if (!is(id, op)) return -1;
   for (size_t side : {0, 1})
     if (uncast(at(id).in[side]) == x) return uncast(at(id).in[1 - side]);
   return -1;
 }
 
-int32_t ExprMatcher::beside_constant(int32_t id, ExprOp op, double value) const {
+int32_t ExprMatcher::other_than_constant(int32_t id, ExprOp op, double value) const {
   if (!is(id, op)) return -1;
   for (size_t side : {0, 1})
     if (is_constant(at(id).in[side], value)) return uncast(at(id).in[1 - side]);
@@ -34,7 +34,7 @@ int32_t ExprMatcher::beside_constant(int32_t id, ExprOp op, double value) const 
 }
 
 int32_t ExprMatcher::sigmoid_denominator(int32_t id) const {
-  const int32_t power = beside_constant(id, ExprOp::add, 1);
+  const int32_t power = other_than_constant(id, ExprOp::add, 1);
   if (!is(power, ExprOp::exp) || !is(at(power).in[0], ExprOp::neg)) return -1;
   return uncast(at(at(power).in[0]).in[0]);
 }

@@ -19,9 +19,9 @@ struct ExprMatcher {
   std::optional<double> constant(int32_t id) const;
   // Whether it is this constant, rounded to its type, which is a float's.
   bool is_constant(int32_t id, double value) const;
-  // The other operand of op(x, ·) or op(·, x), and beside a constant.
-  int32_t beside(int32_t id, ExprOp op, int32_t x) const;
-  int32_t beside_constant(int32_t id, ExprOp op, double value) const;
+  // The other operand of op(x, ·) or op(·, x), and of op with a constant.
+  int32_t other_operand(int32_t id, ExprOp op, int32_t x) const;
+  int32_t other_than_constant(int32_t id, ExprOp op, double value) const;
   int32_t sigmoid_denominator(int32_t id) const;  // x of 1 + exp(−x)
   int32_t sigmoid(int32_t id) const;              // x of 1 / (1 + exp(−x))
   int32_t silu(int32_t id) const;                 // x of x / (1 + exp(−x)) or x · 1/(1 + exp(−x))

@@ -59,9 +59,9 @@ struct Digit {
   int64_t stride, extent;
 };
 
-// Whether a sum of digits tells each of them: every stride exceeds all that smaller ones can add up to. Or of two one
-// is too short to make up for a step of the other: a·x = b·y needs |x| >= b / gcd(a, b).
-bool tells_digits(std::vector<Digit> digits) {
+// Whether a sum of digits determines each of them: every stride exceeds all that smaller ones can add up to. Or of two
+// one is too short to make up for a step of the other: a·x = b·y needs |x| >= b / gcd(a, b).
+bool is_injective(std::vector<Digit> digits) {
   std::erase_if(digits, [](const Digit& digit) { return digit.extent <= 1; });
   if (digits.size() == 2 && digits[0].stride != 0 && digits[1].stride != 0) {
     const int64_t common = std::gcd(digits[0].stride, digits[1].stride);
@@ -76,28 +76,29 @@ bool tells_digits(std::vector<Digit> digits) {
   return true;
 }
 
-// Whether a guarded coordinate tells the index along each of its dimensions, as o · stride + k does for k < stride.
-bool tells_dims(const Kernel& k, const Guard& g) {
+// Whether a guarded coordinate determines the index along each of its dimensions, as o · stride + k does for k <
+// stride.
+bool determines_dims(const Kernel& k, const Guard& g) {
   std::vector<Digit> digits;
   for (size_t d = 0; d < k.space.size(); ++d)
     if (g.coeffs[d] && k.space[d] > 1) digits.push_back({std::abs(g.coeffs[d]), k.space[d]});
-  return tells_digits(std::move(digits));
+  return is_injective(std::move(digits));
 }
 
 }  // namespace
 
-// The address is a sum of digits: a dimension with its stride, a guarded coordinate, an index term. If it tells every
-// digit, it tells the index along every dimension that is a digit by itself or that a guarded coordinate tells: along
-// those no two points meet. A guard of stride 0 only leaves points out, and one of extent 1 along one dimension all but
-// one.
+// The address is a sum of digits: a dimension with its stride, a guarded coordinate, an index term. If it determines
+// every digit, it determines the index along every dimension that is a digit by itself or that a guarded coordinate
+// determines: along those no two points meet. A guard of stride 0 only leaves points out, and one of extent 1 along one
+// dimension all but one.
 std::vector<bool> colliding_dims(const Kernel& k, const Access& a) {
   const size_t rank = k.space.size();
   std::vector<Digit> digits;
-  std::vector<bool> meets(rank, true), all(rank, true), tells(a.guards.size());
-  for (size_t i = 0; i < a.guards.size(); ++i) tells[i] = tells_dims(k, a.guards[i]);
+  std::vector<bool> meets(rank, true), all(rank, true), determines(a.guards.size());
+  for (size_t i = 0; i < a.guards.size(); ++i) determines[i] = determines_dims(k, a.guards[i]);
   for (size_t d = 0; d < rank; ++d) {
     int guards = 0;
-    bool told = true, fixed = false;
+    bool determined = true, fixed = false;
     for (size_t i = 0; i < a.guards.size(); ++i) {
       const Guard& g = a.guards[i];
       if (!g.coeffs[d] || k.space[d] == 1) continue;
@@ -107,7 +108,7 @@ std::vector<bool> colliding_dims(const Kernel& k, const Access& a) {
       fixed = fixed || (own && g.limit <= 1);
       if (!g.stride) continue;
       ++guards;
-      told = told && tells[i];
+      determined = determined && determines[i];
     }
     if (fixed) {
       meets[d] = false;
@@ -115,12 +116,12 @@ std::vector<bool> colliding_dims(const Kernel& k, const Access& a) {
     }
     if (a.strides[d] && guards) return all;
     if (a.strides[d]) digits.push_back({std::abs(a.strides[d]), k.space[d]});
-    meets[d] = k.space[d] > 1 && !(a.strides[d] || (guards == 1 && told));
+    meets[d] = k.space[d] > 1 && !(a.strides[d] || (guards == 1 && determined));
   }
   for (const Guard& g : a.guards)
     if (g.stride) digits.push_back({std::abs(g.stride), g.limit});
   for (const IndexTerm& t : a.terms) digits.push_back({std::abs(t.stride), t.extent});
-  return tells_digits(std::move(digits)) ? meets : all;
+  return is_injective(std::move(digits)) ? meets : all;
 }
 
 namespace {
@@ -140,7 +141,7 @@ std::vector<DimSet> variation_of(const Kernel& k, const Dependence& dependence) 
   return varies;
 }
 
-// Of one store that does not accumulate, at places that are no index terms.
+// Of one store that does not accumulate, at positions that are no index terms.
 std::string meeting_points(const Kernel& k, const Store& s, const Dependence& dependence,
                            const std::vector<DimSet>& variation) {
   const DimSet reached = dims_of(s.access, dependence), row = row_of(k);
@@ -221,10 +222,10 @@ std::vector<int64_t> reached_elements(const Kernel& k) {
     if (s.accumulate || !to.terms.empty()) continue;
     int64_t points = 1;
     std::vector<int64_t> strides = to.strides;
-    if (!to.guards.empty()) {  // of places in one dimension
-      const std::optional<GuardedDim> places = guarded_dim(k, to);
-      if (!places) continue;
-      points = places->count, strides[places->dim] = to.guards[0].stride;
+    if (!to.guards.empty()) {  // of positions in one dimension
+      const std::optional<GuardedDim> guarded = guarded_dim(k, to);
+      if (!guarded) continue;
+      points = guarded->count, strides[guarded->dim] = to.guards[0].stride;
     }
     if (!counted.emplace(to.arg, to.offset, strides).second) continue;
     for (size_t d = 0; d < k.space.size(); ++d)

@@ -22,7 +22,7 @@ std::vector<bool> colliding_dims(const Kernel& kernel, const Access& access);
 // The kernel is sound otherwise.
 std::vector<std::string> store_conflicts(const Kernel& kernel);
 
-// By argument: how many elements its stores reach whatever is read, without index terms and with guards of places in
+// By argument: how many elements its stores reach whatever is read, without index terms and with guards of positions in
 // one dimension alone. Of a sound kernel, whose stores do not meet.
 std::vector<int64_t> reached_elements(const Kernel& kernel);
 // By argument: written ones of which the stores reach every element.

@@ -6,9 +6,9 @@
 namespace npusim {
 namespace {
 
-// The guard lets through neighbouring places of the row, and depends on nothing else. A kernel that is not sound may
+// The guard lets through neighbouring positions of the row, and depends on nothing else. A kernel that is not sound may
 // have any number of coefficients and strides.
-bool is_places(const Guard& guard, const Access& to) {
+bool is_range(const Guard& guard, const Access& to) {
   if (guard.coeffs.empty() || to.strides.empty()) return false;
   return guard.offset <= 0 && guard.limit >= 0 && guard.coeffs.back() == 1 && to.strides.back() == 0 &&
          std::all_of(guard.coeffs.begin(), guard.coeffs.end() - 1, [](int64_t c) { return c == 0; });
@@ -32,8 +32,8 @@ std::string order_problem(const Kernel& k) {
   const Store& store = k.stores[0];
   const Access& to = store.access;
   if (store.accumulate || !to.terms.empty() || to.guards.size() > 1 ||
-      (to.guards.size() == 1 && !is_places(to.guards[0], to)))
-    return "an order is stored as it is, all of it or neighbouring places";
+      (to.guards.size() == 1 && !is_range(to.guards[0], to)))
+    return "an order is stored as it is, all of it or neighbouring positions";
   return "";
 }
 

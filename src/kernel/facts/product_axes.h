@@ -15,7 +15,7 @@ struct Axis {
 };
 Axis make_axis(const std::vector<int64_t>& all_extents, std::vector<int> dims);
 
-// Whether the access reaches another element, or none, along a dimension. Index terms are not looked at.
+// Whether the access reaches another element, or none, along a dimension. Index terms are not considered.
 bool depends_on(const Access& access, int dim);
 
 // result[batch, rows, columns] = Σ over depth of a[batch, rows, depth] · b[batch, columns, depth]. A dimension of the

@@ -44,7 +44,7 @@ struct Matcher : ExprMatcher {
     return true;
   }
 
-  // Keys for which `condition` is not `wanted` are masked, all in one way.
+  // Keys for which `condition` is not `wanted` are masked, all alike.
   bool match_masked(int32_t condition, bool wanted, float masked, bool added, ScoreForm& form) const {
     const bool again = form.limited || form.kept >= 0;
     if (again && (form.masked != masked || form.added != added)) return false;

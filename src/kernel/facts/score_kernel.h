@@ -9,8 +9,8 @@ Kernel score_kernel(const Kernel& outer);
 // The kernel, of which nothing is stored but one expression, in an argument of one element behind the others.
 Kernel storing(Kernel kernel, int32_t expr, DType dtype);
 Kernel stored_score(const Kernel& outer);
-// What a kernel with a matmul stores, as a score, and what it stores in a second place, as the number of keys. The
-// score's accesses name the kernel's arguments.
+// What a kernel with a matmul stores, as a score, and what its second store has, as the number of keys. The score's
+// accesses name the kernel's arguments.
 Score to_score(const Kernel& kernel);
 
 }  // namespace npusim

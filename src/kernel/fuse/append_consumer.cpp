@@ -9,7 +9,7 @@
 namespace npusim {
 namespace {
 
-// How the consumer reads the value, if all its accesses read it in one way.
+// How the consumer reads the value, if all its accesses read it alike.
 std::optional<std::vector<MappedIndex>> only_map(const Kernel& tail, int arg, const StoredDims& stored) {
   std::optional<std::vector<MappedIndex>> map;
   for (const Access& a : tail.accesses) {

@@ -39,12 +39,12 @@ Expr whole_number(ExprOp op, int64_t n) {
   return e;
 }
 
-struct Turn {
+struct Twiddle {
   Ex cos, sin;
 };
 
-// Of 2π · numerator / size, where 0 <= numerator < size; exact where it is a whole number of quarter turns.
-Turn turn(KernelBuilder& k, Ex numerator, int64_t size, Scalar type) {
+// Of 2π · numerator / size, where 0 <= numerator < size; exact at multiples of a quarter.
+Twiddle twiddle(KernelBuilder& k, Ex numerator, int64_t size, Scalar type) {
   const auto sine = [&](Ex quarters) {  // of π/2 · quarters / size, of numbers in [0, 5 size)
     quarters = irem(quarters, k.integer(4 * size));
     const Ex down = quarters > 2 * size, up = select(down, 4 * size - quarters, quarters);
@@ -87,7 +87,7 @@ struct Packing {
   int32_t expr(const Expr& e) { return add_to(step.kernel, e); }
   int32_t integer(int64_t n) { return expr(whole_number(ExprOp::constant, n)); }
   int32_t zero() { return expr({.op = ExprOp::constant, .type = type}); }
-  int32_t place() { return expr(whole_number(ExprOp::index, static_cast<int64_t>(step.kernel.space.size()) - 1)); }
+  int32_t position() { return expr(whole_number(ExprOp::index, static_cast<int64_t>(step.kernel.space.size()) - 1)); }
   int32_t op(ExprOp what, Scalar of, int32_t a, int32_t b = -1, int32_t c = -1) {
     return expr({.op = what, .type = of, .in = {a, b, c}});
   }
@@ -107,7 +107,7 @@ struct Packing {
   }
   // x, and 0 at that element.
   int32_t zero_at(int64_t element, int32_t x) {
-    return op(ExprOp::select, type, op(ExprOp::eq, Scalar::boolean, place(), integer(element)), zero(), x);
+    return op(ExprOp::select, type, op(ExprOp::eq, Scalar::boolean, position(), integer(element)), zero(), x);
   }
 };
 
@@ -154,7 +154,7 @@ class Speller {
   // A signal's even elements are the real part, and its odd ones the imaginary part, of a transform of half the length.
   bool in_halves() const { return form_.signal && form_.length % 2 == 0; }
 
-  // The row from element n on to its beginning: element n − j at place j, and 0 where there is none.
+  // The row from element n on to its beginning: element n − j at position j, and 0 where there is none.
   Access mirrored(const FourierForm::Row& row, int64_t n) const {
     Access a = *row.access;
     Guard there{std::vector<int64_t>(outer_.space.size(), 0), n, row.count, row.step};
@@ -185,7 +185,7 @@ class Speller {
     else if (parts > 1)
       im = p.zero();
     if (form_.signal) {
-      const int32_t first = p.op(ExprOp::le, Scalar::boolean, p.place(), p.integer(form_.length / 2));
+      const int32_t first = p.op(ExprOp::le, Scalar::boolean, p.position(), p.integer(form_.length / 2));
       const auto whole_of = [&](int32_t own, int32_t other) { return p.op(ExprOp::select, type_, first, own, other); };
       re = whole_of(re, p.load(mirrored(form_.re, form_.length)));
       if (form_.im) im = whole_of(p.op(ExprOp::neg, type_, im), p.load(mirrored(*form_.im, form_.length)));
@@ -199,13 +199,13 @@ class Speller {
   // m = length / 2, where y[k + m] = conj y[m − k].
   Rows halved() {
     const int64_t m = form_.length / 2;
-    const int turns = add_scratch({2, m});
+    const int twiddles = add_scratch({2, m});
     KernelBuilder table({m});
     const int to_table = table.output({dtype_, {2, m}});
-    const Turn t = turn(table, table.index(0), form_.length, type_);
+    const Twiddle t = twiddle(table, table.index(0), form_.length, type_);
     put(table, to_table, {int64_t{0}, table.dim(0)}, t.cos);
     put(table, to_table, {int64_t{1}, table.dim(0)}, -t.sin);
-    add(table, "half_turns", {turns});
+    add(table, "half_twiddles", {twiddles});
 
     Packing p(outer_, m, type_);
     const auto add = [&](int32_t a, int32_t b) { return p.op(ExprOp::add, type_, a, b); };
@@ -217,12 +217,12 @@ class Speller {
       im = p.zero_at(0, p.op(ExprOp::neg, type_, p.load(*form_.im->access)));
       other_im = p.zero_at(0, p.load(mirrored(*form_.im, m)));  // bin m is real
     }
-    const auto turn_of = [&](int64_t part) {
-      Access a{turns, part * m, std::vector<int64_t>(outer_.space.size(), 0), {}, {}};
+    const auto twiddle_of = [&](int64_t part) {
+      Access a{twiddles, part * m, std::vector<int64_t>(outer_.space.size(), 0), {}, {}};
       a.strides.back() = 1;
       return p.load(std::move(a), {dtype_, 2 * m, false, -1});
     };
-    const int32_t cos = turn_of(0), sin = turn_of(1), apart_re = sub(re, other_re), apart_im = sub(im, other_im);
+    const int32_t cos = twiddle_of(0), sin = twiddle_of(1), apart_re = sub(re, other_re), apart_im = sub(im, other_im);
     const int32_t odd_re = sub(mul(apart_re, cos), mul(apart_im, sin));
     const int32_t odd_im = add(mul(apart_re, sin), mul(apart_im, cos));
     const std::vector<int32_t> parts = {sub(add(re, other_re), odd_im), add(add(im, other_im), odd_re)};
@@ -335,7 +335,7 @@ class Speller {
     const int64_t first = z.length <= whole ? 1 : divisor(z.length);
     if (first == 1 && z.length > std::max(whole, prime)) return by_convolution(z);
     if (first == 1) return {summed(z, z.length, parts), z.rows, z.length, {{z.length, 1}}, parts};
-    const Rows rest{turned(summed(z, first, 2), z, first), z.rows * first, z.length / first};
+    const Rows rest{rotated(summed(z, first, 2), z, first), z.rows * first, z.length / first};
     const Spectrum inner = transform(rest, parts);
     Spectrum s{inner.value, z.rows, z.length, {{first, 1}}, inner.parts};
     for (const Spectrum::Digit& digit : inner.digits) s.digits.push_back({digit.extent, digit.weight * first});
@@ -350,11 +350,11 @@ class Speller {
     Shape all = space;
     if (type_ == Scalar::f64) all.insert(all.end(), reduce.begin(), reduce.end());  // a contraction is float32
     KernelBuilder k(all, type_ == Scalar::f64 ? 2 : 0);
-    const int from = k.input({dtype_, {z.parts, z.rows, n1, n2}}), turns = k.input({dtype_, {2, n1, 2, n1}});
+    const int from = k.input({dtype_, {z.parts, z.rows, n1, n2}}), twiddles = k.input({dtype_, {2, n1, 2, n1}});
     const int to = k.output({dtype_, space});
     const Coord a[] = {k.dim(4), k.dim(1), k.dim(5), k.dim(3)}, b[] = {k.dim(4), k.dim(5), k.dim(0), k.dim(2)};
-    const Ex sum = type_ == Scalar::f64 ? k.reduce(Reduction::sum, k.load(from, a) * k.load(turns, b))
-                                        : k.contract(ContractionKind::matmul, reduce, from, a, turns, b);
+    const Ex sum = type_ == Scalar::f64 ? k.reduce(Reduction::sum, k.load(from, a) * k.load(twiddles, b))
+                                        : k.contract(ContractionKind::matmul, reduce, from, a, twiddles, b);
     put(k, to, {k.dim(0), k.dim(1), k.dim(2), k.dim(3)}, sum);
     add(k, "sum", {z.value, matrix, sums});
     return sums;
@@ -365,31 +365,31 @@ class Speller {
     const int matrix = add_scratch({2, n, 2, n});
     KernelBuilder k({2, n, 2, n});
     const int to = k.output({dtype_, {2, n, 2, n}});
-    const Turn t = turn(k, irem(k.index(1) * k.index(3), k.integer(n)), n, type_);
+    const Twiddle t = twiddle(k, irem(k.index(1) * k.index(3), k.integer(n)), n, type_);
     const Ex cross = select(k.index(0) == 0, -t.sin, t.sin);
     k.store(to, select(k.index(0) == k.index(2), t.cos, cross));
     add(k, "matrix", {matrix});
     return matrix;
   }
 
-  // [2, rows, n1, n2] turned by −2π k1 j2 / length.
-  int turned(int sums, const Rows& z, int64_t n1) {
+  // [2, rows, n1, n2] rotated by −2π k1 j2 / length.
+  int rotated(int sums, const Rows& z, int64_t n1) {
     const int64_t n2 = z.length / n1;
-    const int turns = add_scratch({2, n1, n2}), result = add_scratch({2, z.rows, n1, n2});
+    const int twiddles = add_scratch({2, n1, n2}), result = add_scratch({2, z.rows, n1, n2});
     KernelBuilder table({n1, n2});
     const int to_table = table.output({dtype_, {2, n1, n2}});
-    const Turn t = turn(table, table.index(0) * table.index(1), z.length, type_);
+    const Twiddle t = twiddle(table, table.index(0) * table.index(1), z.length, type_);
     put(table, to_table, {int64_t{0}, table.dim(0), table.dim(1)}, t.cos);
     put(table, to_table, {int64_t{1}, table.dim(0), table.dim(1)}, -t.sin);
-    add(table, "turns", {turns});
+    add(table, "twiddles", {twiddles});
 
     KernelBuilder k({z.rows, n1, n2});
     const int from = k.input({dtype_, {2, z.rows, n1, n2}}), by = k.input({dtype_, {2, n1, n2}});
     const int to = k.output({dtype_, {2, z.rows, n1, n2}});
     const auto of = [&](int64_t part) { return at(k, from, {part, k.dim(0), k.dim(1), k.dim(2)}); };
-    const auto turn_of = [&](int64_t part) { return at(k, by, {part, k.dim(1), k.dim(2)}); };
-    store_product(k, to, {of(0), of(1)}, {turn_of(0), turn_of(1)}, {k.dim(0), k.dim(1), k.dim(2)}, false);
-    add(k, "turn", {sums, turns, result});
+    const auto twiddle_of = [&](int64_t part) { return at(k, by, {part, k.dim(1), k.dim(2)}); };
+    store_product(k, to, {of(0), of(1)}, {twiddle_of(0), twiddle_of(1)}, {k.dim(0), k.dim(1), k.dim(2)}, false);
+    add(k, "twiddle", {sums, twiddles, result});
     return result;
   }
 
@@ -397,17 +397,17 @@ class Speller {
     Ex re, im;
   };
   static Pair product(Pair a, Pair b) { return {a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re}; }
-  // Real and imaginary part of a product at [part, place…], or exchanged.
-  static void store_product(KernelBuilder& k, int to, Pair a, Pair b, std::vector<Coord> place, bool exchanged) {
+  // Real and imaginary part of a product at [part, position…], or exchanged.
+  static void store_product(KernelBuilder& k, int to, Pair a, Pair b, std::vector<Coord> position, bool exchanged) {
     const Pair z = product(a, b);
-    place.insert(place.begin(), Coord(int64_t{0}));
+    position.insert(position.begin(), Coord(int64_t{0}));
     for (const int64_t part : {0, 1}) {
-      place[0] = Coord(part);
-      k.store(to, place, (part == 1) != exchanged ? z.im : z.re);
+      position[0] = Coord(part);
+      k.store(to, position, (part == 1) != exchanged ? z.im : z.re);
     }
   }
 
-  // k n = (k² + n² − (k − n)²) / 2: the signal, turned by n²/2, with a filter of turns by −n²/2.
+  // k n = (k² + n² − (k − n)²) / 2: the signal, rotated by n²/2, with a filter of rotations by −n²/2.
   Spectrum by_convolution(const Rows& z) {
     const int64_t n = z.length, length = smooth_length(2 * n - 1);
     const int chirp = chirp_of(n, n, "chirp", true), filter = chirp_of(n, length, "filter", false);
@@ -420,9 +420,9 @@ class Speller {
     const auto of = [&](int64_t part) {
       return part < z.parts ? at(k, from, {part, k.dim(0), k.dim(1)}) : k.number(0, type_);
     };
-    const auto turn_of = [&](int64_t part) { return at(k, by, {part, k.dim(1)}); };
-    store_product(k, to, {of(0), of(1)}, {turn_of(0), turn_of(1)}, {k.dim(0), k.dim(1)}, false);
-    add(k, "turn", {z.value, chirp, padded.value});
+    const auto twiddle_of = [&](int64_t part) { return at(k, by, {part, k.dim(1)}); };
+    store_product(k, to, {of(0), of(1)}, {twiddle_of(0), twiddle_of(1)}, {k.dim(0), k.dim(1)}, false);
+    add(k, "twiddle", {z.value, chirp, padded.value});
 
     // Back by a transform of exchanged parts, which are exchanged in what it gives.
     const Rows product = in_place(transform(padded), filtered.value, length, true, 1);
@@ -430,14 +430,14 @@ class Speller {
     return {found.value, z.rows, n, {{n, 1}}};
   }
 
-  // [2, length]: turns by ∓j²/2 · 2π/n at j, and at length − j where there are more elements than n.
+  // [2, length]: twiddles by ∓j²/2 · 2π/n at j, and at length − j where there are more elements than n.
   int chirp_of(int64_t n, int64_t length, std::string_view name, bool down) {
     const int value = add_scratch({2, length});
     KernelBuilder k({length});
     const int to = k.output({dtype_, {2, length}});
-    const Ex back = length - k.index(0), place = length > n ? min(k.index(0), back) : k.index(0);
-    const Turn t = turn(k, irem(place * place, k.integer(2 * n)), 2 * n, type_);
-    const auto there = [&](Ex x) { return length > n ? select(place < n, x, 0.0) : x; };
+    const Ex back = length - k.index(0), position = length > n ? min(k.index(0), back) : k.index(0);
+    const Twiddle t = twiddle(k, irem(position * position, k.integer(2 * n)), 2 * n, type_);
+    const auto there = [&](Ex x) { return length > n ? select(position < n, x, 0.0) : x; };
     put(k, to, {int64_t{0}, k.dim(0)}, there(t.cos));
     put(k, to, {int64_t{1}, k.dim(0)}, there(down ? -t.sin : t.sin));
     add(k, name, {value});
@@ -445,7 +445,7 @@ class Speller {
   }
 
   // The first `kept` bins in their order, times what `by` has for them: at the same digits (`filtered`), or by bin. A
-  // spectrum that was filtered is exchanged behind it, one that is turned before.
+  // spectrum that was filtered is exchanged behind it, one that is rotated before.
   Rows in_place(const Spectrum& s, int by, int64_t kept, bool filtered, double scale) {
     const Rows found{add_scratch({2, s.rows, kept}), s.rows, kept};
     Shape space{s.rows}, within;
@@ -453,7 +453,7 @@ class Speller {
     KernelBuilder k(space);
     Shape whole_shape = space, table = filtered ? within : Shape{kept};
     whole_shape.insert(whole_shape.begin(), 2), table.insert(table.begin(), 2);
-    const int from = k.input({dtype_, whole_shape}), turns = k.input({dtype_, table});
+    const int from = k.input({dtype_, whole_shape}), twiddles = k.input({dtype_, table});
     const int to = k.output({dtype_, {2, s.rows, kept}});
     Affine bin;
     std::vector<Coord> digits;
@@ -463,21 +463,21 @@ class Speller {
       digits.emplace_back(k.dim(dim));
     }
     const auto of = [&](int64_t part) {
-      std::vector<Coord> place{Coord(part), Coord(k.dim(0))};
-      place.insert(place.end(), digits.begin(), digits.end());
-      const Ex x = k.load(from, place);
+      std::vector<Coord> position{Coord(part), Coord(k.dim(0))};
+      position.insert(position.end(), digits.begin(), digits.end());
+      const Ex x = k.load(from, position);
       return scale == 1 ? x : x * scale;
     };
-    const auto turn_of = [&](int64_t part) {
-      std::vector<Coord> place{Coord(part)};
+    const auto twiddle_of = [&](int64_t part) {
+      std::vector<Coord> position{Coord(part)};
       if (filtered)
-        place.insert(place.end(), digits.begin(), digits.end());
+        position.insert(position.end(), digits.begin(), digits.end());
       else
-        place.emplace_back(bin);
-      return k.load(turns, place);
+        position.emplace_back(bin);
+      return k.load(twiddles, position);
     };
     const Pair z = filtered ? Pair{of(0), of(1)} : Pair{of(1), of(0)};
-    store_product(k, to, z, {turn_of(0), turn_of(1)}, {k.dim(0), bin}, filtered);
+    store_product(k, to, z, {twiddle_of(0), twiddle_of(1)}, {k.dim(0), bin}, filtered);
     add(k, "in_place", {s.value, by, found.value});
     return found;
   }

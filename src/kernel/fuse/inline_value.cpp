@@ -84,7 +84,7 @@ bool compose_operands(BoundKernel& out, const BoundKernel& producer, int arg, co
   return true;
 }
 
-// One producer on its way into one consumer.
+// One producer that is inlined into one consumer.
 struct Inlining {
   BoundKernel& out;  // the consumer
   const BoundKernel& producer;
@@ -108,11 +108,11 @@ std::optional<std::vector<MappedIndex>> indices_at(Inlining& in, const Access& a
   const auto row = static_cast<size_t>(p.row_dims);
   // Rows run side by side. One element of the row, x[0] where the row of x is summed too, is none of its points.
   for (size_t j = 0; j < row; ++j) {
-    const size_t d = p.space.size() - row + j, beside = k.space.size() - row + j;
+    const size_t d = p.space.size() - row + j, own_dim = k.space.size() - row + j;
     MappedIndex& m = full[d];
     const bool stored = std::find(in.stored.dims.begin(), in.stored.dims.end(), d) != in.stored.dims.end();
     if (stored && std::all_of(m.coeffs.begin(), m.coeffs.end(), [](int64_t c) { return c == 0; })) return std::nullopt;
-    if (!stored) m.coeffs[beside] = 1;
+    if (!stored) m.coeffs[own_dim] = 1;
   }
   if (row == 0) return full;
   // Every access must see the same row and outer point.

@@ -31,15 +31,15 @@ class Merger {
   }
 
  private:
-  // Whether a comes before b whatever their places. Of !(a >= b) && !isnan(a), which is the same, ptxas 13.0.88 makes
-  // wrong code in the last merge of seven elements.
+  // Whether a comes before b whatever their positions. Of !(a >= b) && !isnan(a), which is the same, ptxas 13.0.88
+  // makes wrong code in the last merge of seven elements.
   Ex is_before(Ex a, Ex b) const {
     const Ex less = form_.descending ? b < a : a < b;
     if (a.type() < Scalar::f32) return less;
     return less || (form_.descending ? isnan(a) && !isnan(b) : isnan(b) && !isnan(a));
   }
 
-  // The kernel that makes of each two runs one: the space is rows × pairs × places of the merged run.
+  // The kernel that makes of each two runs one: the space is rows × pairs × positions of the merged run.
   Runs merge(const Runs& from) {
     const int64_t two = 2 * from.length, pairs = (from.elements + two - 1) / two;
     const bool first = from.indices < 0, last = pairs <= 1;
@@ -86,31 +86,31 @@ class Merger {
     return to;
   }
 
-  // The row's element at a place, which is kept within the row where it has no meaning.
-  Ex load(KernelBuilder& k, int arg, Ex place) const {
+  // The row's element at a position, which is kept within the row where it has no meaning.
+  Ex load(KernelBuilder& k, int arg, Ex position) const {
     std::vector<Coord> at = steps_.row_of(k);
-    at.emplace_back(max(min(place, k.shape(arg).back() - 1), 0));
+    at.emplace_back(max(min(position, k.shape(arg).back() - 1), 0));
     return k.load(arg, at);
   }
 
-  // Where in the row is the element that comes to a place in the point's merged run. Of the `place` elements that
+  // Where in the row is the element that comes to a position in the point's merged run. Of the `position` elements that
   // come before it the first `taken` of the left run are some, if each of them comes before all that the right run
   // would have there instead: `taken` is the largest such number.
-  Ex source_of(KernelBuilder& k, int keys, const Runs& from, Ex place) const {
+  Ex source_of(KernelBuilder& k, int keys, const Runs& from, Ex position) const {
     const int pair = static_cast<int>(steps_.rows.size());
     const int64_t length = from.length;
     const Ex left = k.index(pair) * (2 * length), right = left + length;
     const bool whole = from.elements % (2 * length) == 0;
     const Ex lefts = whole ? k.integer(length) : min(k.integer(from.elements) - left, length);
     const Ex rights = whole ? k.integer(length) : max(min(k.integer(from.elements) - right, length), 0);
-    const Ex most = min(place, lefts);
-    Ex taken = max(place - rights, 0);
+    const Ex most = min(position, lefts);
+    Ex taken = max(position - rights, 0);
     for (auto step = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(length))); step > 0; step /= 2) {
       const Ex more = taken + step;
-      const Ex other = load(k, keys, right + place - more), own = load(k, keys, left + more - 1);
+      const Ex other = load(k, keys, right + position - more), own = load(k, keys, left + more - 1);
       taken = select(more <= most && !is_before(other, own), more, taken);
     }
-    const Ex rest = place - taken;
+    const Ex rest = position - taken;
     const Ex other = load(k, keys, right + rest), own = load(k, keys, left + taken);
     const Ex is_left = taken < lefts && (rest >= rights || !is_before(other, own));
     return select(is_left, left + taken, right + rest);

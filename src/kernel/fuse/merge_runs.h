@@ -5,9 +5,9 @@
 namespace npusim {
 
 // One kernel after the other merges neighbouring pairs of sorted runs, from single elements up to the whole row, and
-// keeps of each run no more than the row stores: of n elements n log² n looks for a whole row, n log k for the first k.
-// Every point of a kernel is one place of a merged run and finds which element comes there by a binary search, so that
-// nothing is stored at computed places and nothing traps.
+// keeps of each run no more than the row stores: of n elements n log² n comparisons for a whole row, n log k for the
+// first k. Every point of a kernel is one position of a merged run and finds which element comes there by a binary
+// search, so that nothing is stored at computed positions and nothing traps.
 Unfused merge_runs(const Kernel& kernel);
 
 }  // namespace npusim

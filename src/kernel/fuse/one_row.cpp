@@ -10,7 +10,7 @@
 namespace npusim {
 namespace {
 
-// The dimensions [outer, extent, stride] that are longer than 1; `at` is the place of the middle one.
+// The dimensions [outer, extent, stride] that are longer than 1; `at` is the index of the middle one.
 struct RowDims {
   StoredDims stored;
   size_t at = 0;

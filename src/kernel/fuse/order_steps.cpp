@@ -15,7 +15,7 @@ void read_as_it_lies(Kernel& step, int arg, const OrderSteps& steps) {
   step.args[static_cast<size_t>(arg)].elements = steps.argument(from).elements;
   for (Access& a : step.accesses) {
     if (a.arg != arg) continue;
-    const int64_t along = a.strides.back();  // an affine place in the row: 1, or 0
+    const int64_t along = a.strides.back();  // an affine position in the row: 1, or 0
     a.offset = from.offset;
     a.strides.assign(step.space.size(), 0);
     std::copy(from.strides.begin(), from.strides.end() - 1, a.strides.begin());

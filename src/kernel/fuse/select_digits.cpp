@@ -59,23 +59,23 @@ class Selector {
   explicit Selector(const Kernel& kernel) : steps_(kernel), dtype_(steps_.argument(*form_.from).dtype) {
     key_bits_ = dtype_ == DType::boolean ? digit_bits : 8 * static_cast<int>(dtype_size(dtype_));
     const auto most = static_cast<uint64_t>(std::max<int64_t>(form_.length - 1, 1));
-    place_bits_ = (static_cast<int>(std::bit_width(most)) + digit_bits - 1) / digit_bits * digit_bits;
+    index_bits_ = (static_cast<int>(std::bit_width(most)) + digit_bits - 1) / digit_bits * digit_bits;
   }
 
   Unfused run() {
     make_keys();
     make_zeros();
-    for (const bool of_place : {false, true})
-      for (int shift = (of_place ? place_bits_ : key_bits_) - digit_bits; shift >= 0; shift -= digit_bits)
-        take(of_place, shift, count(of_place, shift));
+    for (const bool of_index : {false, true})
+      for (int shift = (of_index ? index_bits_ : key_bits_) - digit_bits; shift >= 0; shift -= digit_bits)
+        take(of_index, shift, count(of_index, shift));
     return std::move(steps_.unfused);
   }
 
  private:
-  // What is found of a row: digits of the key and of the place, zeros behind them, and which of the elements that have
+  // What is found of a row: digits of the key and of the index, zeros behind them, and which of the elements that have
   // them it is. −1: nothing yet.
   struct Found {
-    int key = -1, place = -1, rank = -1;
+    int key = -1, index = -1, rank = -1;
   };
 
   // Signed whole numbers of key_bits_ bits.
@@ -100,7 +100,7 @@ class Selector {
 
   void make_zeros() {
     KernelBuilder k(steps_.of_rows(digits));
-    for (int n = 0; n < (key_bits_ + place_bits_) / digit_bits; ++n) {
+    for (int n = 0; n < (key_bits_ + index_bits_) / digit_bits; ++n) {
       zeros_.push_back(steps_.add_scratch(k.space(), DType::i32));
       k.store(k.output({DType::i32, k.space()}), k.integer(0));
     }
@@ -121,22 +121,22 @@ class Selector {
   };
 
   // How many elements have which digit, among those that have what is found.
-  int count(bool of_place, int shift) {
+  int count(bool of_index, int shift) {
     KernelBuilder k(steps_.of_rows(form_.length));
     Reads reads{steps_, k, {}};
     const Ex key = k.load_broadcast(reads.input(keys_, {steps_.unfused.scratch[0].dtype, k.space()}));
-    const Ex number = of_place ? k.index(static_cast<int>(steps_.rows.size())) : key;
+    const Ex number = of_index ? k.index(static_cast<int>(steps_.rows.size())) : key;
     const auto above = [&](Ex x) { return shr(x, k.integer(shift + digit_bits)); };
     const Ex found = found_.key < 0 ? k.integer(0) : reads.of_row(found_.key);
     Ex among = k.integer(1, Scalar::boolean);
-    if (of_place) {
+    if (of_index) {
       among = key == found;
-      if (found_.place >= 0) among = among && above(number) == above(reads.of_row(found_.place));
+      if (found_.index >= 0) among = among && above(number) == above(reads.of_row(found_.index));
     } else if (found_.key >= 0) {
       among = above(key) == above(found);
     }
     Ex digit = shr(number, k.integer(shift));
-    const bool sign = !of_place && shift + digit_bits == key_bits_;
+    const bool sign = !of_index && shift + digit_bits == key_bits_;
     digit = sign ? digit + digits / 2 : bit_and(digit, k.integer(digits - 1));
     const int zeros = zeros_[counted_++], counts = steps_.add_scratch(steps_.of_rows(digits), DType::i32);
     const int before = reads.input(zeros, {DType::i32, steps_.of_rows(digits)});
@@ -149,19 +149,19 @@ class Selector {
   }
 
   // The digit that has the rank among the elements counted, and the rank among those that have it.
-  void take(bool of_place, int shift, int counts) {
-    const bool last = of_place && shift == 0;
+  void take(bool of_index, int shift, int counts) {
+    const bool last = of_index && shift == 0;
     KernelBuilder k(steps_.of_rows(digits), 1);
     Reads reads{steps_, k, {}};
     const Ex count = k.load_broadcast(reads.input(counts, {DType::i32, k.space()}));
     const Ex rank = found_.rank < 0 ? k.integer(form_.first) : reads.of_row(found_.rank);
-    const int known = of_place ? found_.place : found_.key;
+    const int known = of_index ? found_.index : found_.key;
     const Ex higher = known < 0 ? k.integer(0) : reads.of_row(known);
     const int updated = last ? steps_.argument(*form_.to).updates : -1;  // what the result updates
     const int before = updated < 0 ? -1 : reads.input(updated, {DType::i64, {steps_.argument(*form_.to).elements}});
     const Ex up_to = k.scan(Reduction::sum, count), below = up_to <= rank;
     Ex digit = k.reduce(Reduction::sum, k.cast(below, Scalar::i64));
-    if (!of_place && shift + digit_bits == key_bits_) digit = digit - digits / 2;
+    if (!of_index && shift + digit_bits == key_bits_) digit = digit - digits / 2;
     const Ex number = higher + digit * (int64_t{1} << shift);
     if (last) {
       reads.values.push_back(form_.to->arg);
@@ -174,7 +174,7 @@ class Selector {
       k.store(k.output({DType::i64, steps_.rows}), steps_.row_of(k), x);
       return reads.values.back();
     };
-    (of_place ? found_.place : found_.key) = keep(number);
+    (of_index ? found_.index : found_.key) = keep(number);
     found_.rank = keep(rank - k.reduce(Reduction::max, select(below, up_to, k.integer(0))));
     steps_.add(k, "_take", std::move(reads.values), -1, {});
   }
@@ -182,7 +182,7 @@ class Selector {
   OrderSteps steps_;
   const OrderForm& form_ = steps_.form;
   const DType dtype_;
-  int key_bits_ = 0, place_bits_ = 0;  // multiples of a digit's
+  int key_bits_ = 0, index_bits_ = 0;  // multiples of a digit's
   int keys_ = -1;
   std::vector<int> zeros_;  // what each digit's counts begin as
   size_t counted_ = 0;

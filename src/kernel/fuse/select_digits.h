@@ -4,11 +4,11 @@
 
 namespace npusim {
 
-// Of a kernel that orders rows and stores one place of each. An element's key is a whole number that has the order of
-// the elements: the bits of a float's magnitude with its sign. Digit by digit of 256 values, the highest first, two
+// Of a kernel that orders rows and stores one position of each. An element's key is a whole number that has the order
+// of the elements: the bits of a float's magnitude with its sign. Digit by digit of 256 values, the highest first, two
 // kernels count what digits the elements have whose higher ones are those found so far, and take the digit under which
-// the place falls; the digits of their places tell equal elements apart. Of n elements that is a constant number of
-// looks at each, where merges take log² n.
+// the position falls; the digits of their indices order equal elements. Of n elements that is a constant number of
+// reads of each, where merges take log² n.
 Unfused select_digits(const Kernel& kernel);
 
 }  // namespace npusim

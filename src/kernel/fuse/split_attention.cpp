@@ -93,7 +93,7 @@ class Splitter {
     return {static_cast<int>(b.kernel.args.size()) - 1, 0, std::move(steps), {}, {}};
   }
 
-  // Dimension `keys` becomes the pieces, at the place before the last of the space, and the keys of one.
+  // Dimension `keys` becomes the pieces, as the last but one of the space, and the keys of one.
   void split(std::vector<int64_t>& factors, size_t keys) const {
     factors.insert(factors.begin() + static_cast<ptrdiff_t>(last_), factors[keys] * piece_);
   }
@@ -175,7 +175,7 @@ class Splitter {
       ordered(a.strides);
       for (Guard& g : a.guards) ordered(g.coeffs);
     };
-    const auto place = [&](Expr e) {  // of an index
+    const auto renumbered = [&](Expr e) {  // of an index
       e.integer = std::find(order_.begin(), order_.end(), static_cast<size_t>(e.integer)) - order_.begin();
       return e;
     };
@@ -206,7 +206,7 @@ class Splitter {
       const auto first = static_cast<int64_t>(k.accesses.size());
       const std::vector<int32_t> to = append(k, score.exprs, [&](const Expr& e) {
         if (e.op == ExprOp::contraction) return zero;  // the number of keys does not depend on it
-        if (e.op == ExprOp::index) return add(k, place(e));
+        if (e.op == ExprOp::index) return add(k, renumbered(e));
         if (e.op != ExprOp::load) return -1;
         Expr moved = e;
         moved.integer += first;
@@ -231,7 +231,7 @@ class Splitter {
     }
     const std::vector<int32_t> to = append(k, outer_.exprs, [&](const Expr& e) {
       if (e.op == ExprOp::contraction) return e.integer == 1 ? sum_of_weights : value;
-      return e.op == ExprOp::index ? add(k, place(e)) : -1;
+      return e.op == ExprOp::index ? add(k, renumbered(e)) : -1;
     });
     for (size_t i = 0; i < accesses; ++i) rename_terms(k.accesses[i], to);
     rename_stores(k, to);

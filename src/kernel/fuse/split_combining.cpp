@@ -161,10 +161,10 @@ int dim_of_combining(const Kernel& k) {
   if (k.contraction || k.call || k.row_dims > 0 || k.stores.size() != 1 || !k.stores[0].accumulate) return -1;
   const int to = k.stores[0].access.arg, from = k.args[static_cast<size_t>(to)].updates;
   const DType dtype = k.args[static_cast<size_t>(to)].dtype;
-  const bool looks = k.stores[0].reduction == Reduction::min || k.stores[0].reduction == Reduction::max;
+  const bool selects = k.stores[0].reduction == Reduction::min || k.stores[0].reduction == Reduction::max;
   // A product of floats that is 0 could be of a piece that is not finite.
   if (k.stores[0].reduction == Reduction::product && is_float(dtype)) return -1;
-  if (from < 0 || dtype == DType::boolean || (looks && !is_float(dtype) && dtype != DType::i64)) return -1;
+  if (from < 0 || dtype == DType::boolean || (selects && !is_float(dtype) && dtype != DType::i64)) return -1;
   for (const Access& a : k.accesses)
     if (a.arg == from || a.arg == to) return -1;
   const std::vector<bool> meets = colliding_dims(k, k.stores[0].access);

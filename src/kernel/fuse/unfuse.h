@@ -22,7 +22,7 @@ struct Unfused {
 // outside its guards is 0 and is multiplied like any other. Attention becomes three: the scores, their softmax, the
 // product with the values; keys that do not exist are selected away there. What accumulates has no row: there the sum
 // is stored and the epilogue is a step behind it. A kernel that orders rows becomes several (fuse/merge_runs.h, and
-// fuse/select_digits.h for one place of long rows), and so does one that transforms rows, which stay products
+// fuse/select_digits.h for one position of long rows), and so does one that transforms rows, which stay products
 // (fuse/fourier_steps.h). Any other without a contraction is its own only step.
 Unfused unfuse(const Kernel& kernel);
 

@@ -1,5 +1,5 @@
-// Stores that combine at computed places, as lines in a block's memory: executed (on the CPU where there is no GPU) and
-// compared with the reference.
+// Stores that combine at computed positions, as lines in a block's memory: executed (on the CPU where there is no GPU)
+// and compared with the reference.
 #include "backends/cuda/codegen/rows/combine.h"
 
 #include <fmt/format.h>
@@ -20,7 +20,7 @@ constexpr DType f16 = DType::f16, f32 = DType::f32, f64 = DType::f64, i64 = DTyp
 
 // self[…, index[…], …] combined with x along dimension `dim` of two, an index for each element or for each of its line.
 struct Scatter {
-  int64_t rows = 1, columns = 1, places = 1;
+  int64_t rows = 1, columns = 1, results = 1;
   int dim = 0;
   bool shared_index = false;
   DType dtype = f32;
@@ -29,7 +29,7 @@ struct Scatter {
 
 Kernel scatter(const Scatter& s) {
   K k({s.rows, s.columns});
-  const Shape self = s.dim == 0 ? Shape{s.places, s.columns} : Shape{s.rows, s.places};
+  const Shape self = s.dim == 0 ? Shape{s.results, s.columns} : Shape{s.rows, s.results};
   const int before = k.input({s.dtype, self}),
             index = k.input({i64, s.shared_index ? Shape{s.dim == 0 ? s.rows : s.columns} : Shape{s.rows, s.columns}}),
             x = k.input({s.dtype, {s.rows, s.columns}}), out = k.output({s.dtype, self}, before);
@@ -41,13 +41,13 @@ Kernel scatter(const Scatter& s) {
 }
 
 // Indices anywhere, or all the same, and a NaN, infinities and zeros of both signs among the values.
-void place_indices(std::vector<HostTensor>& memory, size_t index, int64_t places, int64_t first, unsigned seed) {
+void set_indices(std::vector<HostTensor>& memory, size_t index, int64_t results, int64_t first, unsigned seed) {
   std::mt19937_64 random(seed);
   HostTensor& t = memory[index];
   const bool one = seed % 4 == 3;
   for (int64_t i = 0; i < t.type.shape[0]; ++i)
     store_int(t.data.data(), t.type.dtype, i,
-              first + (one ? places - 1 : static_cast<int64_t>(random() % static_cast<uint64_t>(places))));
+              first + (one ? results - 1 : static_cast<int64_t>(random() % static_cast<uint64_t>(results))));
 }
 
 Case scattered(const std::string& name, const Scatter& s, unsigned seed) {
@@ -56,7 +56,7 @@ Case scattered(const std::string& name, const Scatter& s, unsigned seed) {
   Case c{name, kernel, cuda::codegen::choose::make_kernel(kernel, any, std::vector<bool>(kernel.args.size())), {}, {}};
   EXPECT_TRUE(c.made.how.starts_with("combined lines")) << name << ": " << c.made.how;
   c.given = [s, seed](std::vector<HostTensor>& memory) {
-    place_indices(memory, 1, s.places, 0, seed);
+    set_indices(memory, 1, s.results, 0, seed);
     const double special[] = {NAN, INFINITY, -0.0, 0.0};
     if (is_float(s.dtype) && s.reduction != Reduction::sum)
       for (int64_t i = 0; i < 4; ++i) store_double(memory[2].data.data(), s.dtype, i * 7, special[i]);
@@ -82,12 +82,12 @@ TEST(CudaCombine, LinesOfEveryKind) {
   };
   for (const int dim : {0, 1})
     for (const bool shared : {false, true}) {
-      const auto sized = [&](int64_t lines, int64_t length, int64_t places) {
-        return Scatter{dim == 0 ? length : lines, dim == 0 ? lines : length, places, dim, shared};
+      const auto sized = [&](int64_t lines, int64_t length, int64_t results) {
+        return Scatter{dim == 0 ? length : lines, dim == 0 ? lines : length, results, dim, shared};
       };
       add(sized(256, 64, 16));
       add(sized(300, 100, 33));    // blocks and steps that are not whole
-      add(sized(257, 300, 1));     // one place
+      add(sized(257, 300, 1));     // one position
       add(sized(1600, 70, 70));    // blocks of sixteen lines
       add(sized(256, 260, 2050));  // long lines
     }
@@ -118,9 +118,7 @@ TEST(CudaCombine, PlacesOfSeveralIndices) {
   Kernel kernel = k.finish("put");
   Case c{"put", kernel, cuda::codegen::choose::make_kernel(kernel, any, std::vector<bool>(kernel.args.size())), {}, {}};
   EXPECT_TRUE(c.made.how.starts_with("combined lines")) << c.made.how;
-  c.given = [](std::vector<HostTensor>& memory) {
-    place_indices(memory, 1, 5, 0, 1), place_indices(memory, 2, 7, -1, 2);
-  };
+  c.given = [](std::vector<HostTensor>& memory) { set_indices(memory, 1, 5, 0, 1), set_indices(memory, 2, 7, -1, 2); };
   check({c});
 }
 
@@ -140,11 +138,11 @@ TEST(CudaCombine, OutOfRangeTraps) {
 
 // Few results are lines of pieces.
 TEST(CudaCombine, FewLinesAreThoseOfPieces) {
-  const auto counted = [](int64_t n, int64_t places, int64_t own, DType type, Reduction r) {
+  const auto counted = [](int64_t n, int64_t results, int64_t own, DType type, Reduction r) {
     K k({n, own});
-    const int before = k.input({type, {places, own}}), x = k.input({type, {n, own}}), to = k.input({i64, {n, own}}),
-              out = k.output({type, {places, own}}, before);
-    const Coord at[] = {Coord(bit_and(k.load_broadcast(to), k.integer(places - 1))), k.dim(1)};
+    const int before = k.input({type, {results, own}}), x = k.input({type, {n, own}}), to = k.input({i64, {n, own}}),
+              out = k.output({type, {results, own}}, before);
+    const Coord at[] = {Coord(bit_and(k.load_broadcast(to), k.integer(results - 1))), k.dim(1)};
     k.store(out, at, k.load_broadcast(x), r);
     return k.finish("counted");
   };
@@ -159,13 +157,13 @@ TEST(CudaCombine, SaysWhyItDeclines) {
   EXPECT_EQ(why({64, 300, 9}), "");
   EXPECT_EQ(why({64, 100, 9}), "100 lines");
   EXPECT_EQ(why({8, 300, 9}), "8 elements of a line");
-  EXPECT_EQ(why({100, 300, 1000}), "100 elements of a line of 1000 places");
+  EXPECT_EQ(why({100, 300, 1000}), "100 elements of a line of 1000 positions");
   EXPECT_EQ(why({30000, 300, 25000}), "a line of 100004 bytes");
   K add({512, 256});
   const int self = add.input({f32, {256}}), x = add.input({f32, {512, 256}}), sum = add.output({f32, {256}}, self);
   const Coord to[] = {add.dim(1)};
   add.store(sum, to, add.load_broadcast(x), Reduction::sum);
-  EXPECT_EQ(cuda::codegen::rows::combine_decline(add.finish("add_up")), "no computed place");
+  EXPECT_EQ(cuda::codegen::rows::combine_decline(add.finish("add_up")), "no computed position");
 }
 
 }  // namespace

@@ -15,7 +15,7 @@
 namespace npusim {
 namespace {
 
-using cuda::codegen::Made;
+using cuda::codegen::GeneratedKernel;
 
 // The product behind the packing of its weight.
 Kernel packed(const Kernel& kernel) {
@@ -27,7 +27,7 @@ Kernel packed(const Kernel& kernel) {
 TEST(CudaProducts, Convolutions) {
   std::vector<Case> cases;
   const auto add = [&](const std::string& name, const ConvCase& c, const cuda::codegen::products::TileShape& s) {
-    cases.push_back(tiled(name, s.fed ? packed(conv(c, gelu)) : conv(c, gelu), s));
+    cases.push_back(tiled(name, s.specialized ? packed(conv(c, gelu)) : conv(c, gelu), s));
   };
   int number = 0;
   for (const cuda::codegen::products::TileShape& s : cuda::codegen::products::tile_shapes()) {
@@ -61,7 +61,7 @@ TEST(CudaProducts, ChannelsThatFillWordsInPart) {
   std::vector<Case> cases;
   for (const cuda::codegen::products::TileShape& s : cuda::codegen::products::tile_shapes())
     if (s.rows == 64 || s.groups) {
-      cases.push_back(tiled("stem" + name_of(s), s.fed ? packed(stem) : stem, s));
+      cases.push_back(tiled("stem" + name_of(s), s.specialized ? packed(stem) : stem, s));
       cases.back().given = [](std::vector<HostTensor>& memory) {
         for (int64_t i = 0; i < 21 * 18 * 8; ++i)
           if (i % 8 > 4) store_double(memory[0].data.data(), DType::f16, i, std::nan(""));
@@ -108,7 +108,7 @@ Case patched(const PatchCase& p, const cuda::codegen::products::PatchShape& shap
   EXPECT_EQ(cuda::codegen::products::patches_decline(*known.patches, *product), "") << name;
   std::vector<bool> ahead(kernel.args.size());
   ahead[static_cast<size_t>(product->b.arg)] = product->b.ahead = name.size() % 2;
-  Made made = cuda::codegen::products::make_patches(kernel, *product, *known.patches, shape, any);
+  GeneratedKernel made = cuda::codegen::products::make_patches(kernel, *product, *known.patches, shape, any);
   made.symbol = cuda::codegen::function_name(kernel, *product);
   return {name, std::move(kernel), std::move(made), std::move(ahead)};
 }

@@ -40,7 +40,8 @@ Case with_pixels(std::string name, const ConvCase& c, int pixels) {
   EXPECT_TRUE(cuda::codegen::products::depthwise_packing(kernel, *known.windows).empty());
   std::vector<bool> ahead(kernel.args.size());
   product->b.ahead = ahead[static_cast<size_t>(product->b.arg)] = pixels != 2;
-  cuda::codegen::Made made = cuda::codegen::products::make_depthwise(kernel, *product, *known.windows, pixels, any);
+  cuda::codegen::GeneratedKernel made =
+      cuda::codegen::products::make_depthwise(kernel, *product, *known.windows, pixels, any);
   made.symbol = cuda::codegen::function_name(kernel, *product);
   return {std::move(name), std::move(kernel), std::move(made), std::move(ahead)};
 }

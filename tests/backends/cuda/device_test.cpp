@@ -6,7 +6,7 @@
 #include <numeric>
 #include <thread>
 
-#include "backends/cuda/codegen/stream/way.h"
+#include "backends/cuda/codegen/stream/candidate.h"
 #include "backends/cuda/gpu.h"
 #include "backends/cuda/memory.h"
 #include "base/error.h"
@@ -251,7 +251,7 @@ TEST(CudaGpu, ATunedProgramGivesTheSameAnswers) {
   Session before(made.program, options);
   TuneOptions how;
   how.method = made.program->methods[0].name, how.device = before.device(0).description;
-  how.least = -1e6;  // another way is taken even where it is slower: what is asked is whether it is right
+  how.least = -1e6;  // another candidate is taken even where it is slower: what is asked is whether it is right
   const Tuning tuning = tune(made.program, before.shared_program(), how, [&](const auto& trial) {
     Session session(trial, options);
     run(session, 3);
@@ -264,11 +264,12 @@ TEST(CudaGpu, ATunedProgramGivesTheSameAnswers) {
   const std::vector<double> expected = to_doubles(view_of(was)), found = to_doubles(view_of(now));
   EXPECT_LT(compare(found, expected, 768).relative_l2, 1e-3);
   for (const TunedKernel& k : tuning.kernels)
-    std::printf("  %zu ways, %.4f and %.4f ms: %s\n", k.ways.size(), k.before_ms, k.after_ms, k.after.c_str());
+    std::printf("  %zu candidates, %.4f and %.4f ms: %s\n", k.candidates.size(), k.before_ms, k.after_ms,
+                k.after.c_str());
 }
 
-// Whatever is under way, ahead or read early.
-TEST(CudaGpu, EveryWayOfAStreamGivesTheSameBits) {
+// Whatever is in flight, ahead or read early.
+TEST(CudaGpu, EveryCandidateOfAStreamGivesTheSameBits) {
   if (gpu()->fit({"cubin", "sm_90a", {}}) == 0) GTEST_SKIP() << "SKIP: streams are for sm_90a";
   CompileOptions in_one;
   in_one.target = "cuda:sm_90a,stream";
@@ -279,7 +280,7 @@ TEST(CudaGpu, EveryWayOfAStreamGivesTheSameBits) {
   options.weights = weights_of(*program, memory);
   options.devices = {gpu()};
   TuneOptions how;
-  how.method = program->methods[0].name, how.device = gpu()->description(), how.ways = 64;
+  how.method = program->methods[0].name, how.device = gpu()->description(), how.candidates = 64;
   std::vector<HostTensor> expected;
   size_t tried = 0;
   tune(program, program, how, [&](const std::shared_ptr<const Program>& trial) {
@@ -290,7 +291,7 @@ TEST(CudaGpu, EveryWayOfAStreamGivesTheSameBits) {
     ++tried;
     return session.time_steps(0);
   });
-  EXPECT_EQ(tried, cuda::codegen::stream::stream_ways().size() + 1);  // as it is twice
+  EXPECT_EQ(tried, cuda::codegen::stream::stream_candidates().size() + 1);  // as it is twice
 }
 
 // Of ordinary memory, by way of pinned blocks; how fast that is beside one copy from pinned memory is printed.

@@ -25,7 +25,7 @@ std::vector<fs::path> device_files() {
 }
 
 // Files with instructions that sm_80 has not, and what includes them.
-const std::set<std::string> of_sm_90a = {"wgmma", "mbarrier", "machine", "feeder", "entry"};
+const std::set<std::string> of_sm_90a = {"wgmma", "mbarrier", "machine", "producer", "entry"};
 
 // The printer puts a part above what mentions its name: another function than the named one would never come.
 TEST(DeviceText, PartsDeclareWhatTheyAreNamed) {

@@ -93,19 +93,19 @@ struct Bench {
   std::shared_ptr<Backend> device = cuda::open_device(0);
   std::unique_ptr<Queue> queue = device->open_queue(2);
   std::vector<std::unique_ptr<DeviceBuffer>> memory;
-  std::vector<Placement> places;
+  std::vector<Placement> placements;
   Bench() {
     for (const size_t bytes : {32, 32, 16}) {
       memory.push_back(device->allocate(bytes));
-      places.push_back({memory.back().get()});
+      placements.push_back({memory.back().get()});
     }
   }
   std::unique_ptr<Segment> prepare(const Program& program) {
-    return queue->prepare({program, program.methods[0], 0, 2}, places);
+    return queue->prepare({program, program.methods[0], 0, 2}, placements);
   }
-  std::vector<std::byte> read(const Placement& place, size_t bytes) {
+  std::vector<std::byte> read(const Placement& placement, size_t bytes) {
     std::vector<std::byte> found(bytes);
-    queue->download(place, found);
+    queue->download(placement, found);
     queue->wait();
     return found;
   }
@@ -144,7 +144,7 @@ TEST(CudaQueue, CopiesFromAndToMemoryOfOthers) {
             uploads = calls("cuMemcpyHtoDAsync");
   bench.queue->copy_in(bench.memory[0]->address() + 8, {bench.memory[1].get(), 16}, 16);
   bench.queue->copy_out({bench.memory[1].get(), 16}, bench.memory[2]->address(), 16);
-  EXPECT_EQ(bench.read(bench.places[2], 16), sent);
+  EXPECT_EQ(bench.read(bench.placements[2], 16), sent);
   EXPECT_EQ(calls("cuMemcpyDtoDAsync") - copies, 2);
   EXPECT_EQ(calls("cuStreamWaitEvent") - waits, 2);
   EXPECT_EQ(calls("cuMemcpyHtoDAsync"), uploads);

@@ -51,7 +51,7 @@ class Chain {
 
  private:
   const Graph& graph_;
-  std::vector<cuda::codegen::Made> made_;
+  std::vector<cuda::codegen::GeneratedKernel> made_;
   std::set<std::string> symbols_;
   std::string functions_;
   std::unique_ptr<TextRunner> machine_;

@@ -1,4 +1,4 @@
-// Orders of rows in a block's memory: executed (on the CPU where there is no GPU), and the same places as the
+// Orders of rows in a block's memory: executed (on the CPU where there is no GPU), and the same indices as the
 // interpreter's.
 #include "backends/cuda/codegen/rows/order.h"
 
@@ -29,7 +29,7 @@ OrderCase drawn_row(Draws& d, DType dtype, const Shape& rows, int64_t length, in
 
 // Each in any order of threads.
 void check_orders(std::vector<OrderCase> cases) {
-  std::vector<cuda::codegen::Made> made;
+  std::vector<cuda::codegen::GeneratedKernel> made;
   std::vector<cuda::Source> sources;
   std::string functions;
   std::set<std::string> symbols;
@@ -55,7 +55,7 @@ void check_orders(std::vector<OrderCase> cases) {
   }
 }
 
-// Memory in any order of its dimensions, a part of the places.
+// Memory in any order of its dimensions, a part of the positions.
 TEST(CudaOrder, DrawnRows) {
   Draws d(7);
   std::vector<OrderCase> cases;
@@ -66,7 +66,7 @@ TEST(CudaOrder, DrawnRows) {
   check_orders(std::move(cases));
 }
 
-// Every number of elements and threads, all of a row and a few places of it.
+// Every number of elements and threads, all of a row and a few positions of it.
 TEST(CudaOrder, EveryShare) {
   Draws d(8);
   std::vector<OrderCase> cases;
@@ -81,14 +81,14 @@ TEST(CudaOrder, EveryShare) {
   check_orders(std::move(cases));
 }
 
-// One place of rows that no block can hold.
-TEST(CudaOrder, OnePlaceOfLongRowsByDigits) {
-  const auto place = [](DType dtype, const Shape& rows, int64_t first, bool descending) {
+// One position of rows that no block can hold.
+TEST(CudaOrder, OnePositionOfLongRowsByDigits) {
+  const auto position = [](DType dtype, const Shape& rows, int64_t first, bool descending) {
     return test::order_kernel(dtype, rows, 70001, 1, descending, first);
   };
-  check_steps({{"median", place(DType::f32, {}, 35000, false), 0, {"rows", "rows"}},
-               {"largest", place(DType::bf16, {3}, 0, true), 0},
-               {"kth", place(DType::i64, {2}, 70000, false), 0}});
+  check_steps({{"median", position(DType::f32, {}, 35000, false), 0, {"rows", "rows"}},
+               {"largest", position(DType::bf16, {3}, 0, true), 0},
+               {"kth", position(DType::i64, {2}, 70000, false), 0}});
 }
 
 TEST(CudaOrder, SaysWhyItDeclines) {

@@ -21,9 +21,9 @@ struct Rows {
 };
 
 // What a pair's distance is, and a row of numbers that are added to it.
-enum class Way { euclid, largest, smallest_product, whole };
+enum class Form { euclid, largest, smallest_product, whole };
 
-Kernel pairs(const Rows& r, Way way) {
+Kernel pairs(const Rows& r, Form form) {
   K k({r.batch, r.first, r.second, r.length}, 1);
   const int a = k.input({r.dtype, r.across ? Shape{r.batch, r.length, r.first} : Shape{r.batch, r.first, r.length}}),
             b = k.input({r.dtype, {r.shared ? 1 : r.batch, r.second, r.length}}), bias = k.input({f32, {r.second}}),
@@ -33,16 +33,16 @@ Kernel pairs(const Rows& r, Way way) {
               to[] = {k.dim(0), k.dim(1), k.dim(2)};
   const Ex x = k.load(a, of_a), y = k.load(b, of_b), apart = x - y;
   Ex result = apart;
-  if (way == Way::euclid) result = sqrt(k.reduce(Reduction::sum, apart * apart)) + k.load(bias, column);
-  if (way == Way::largest) result = k.reduce(Reduction::max, abs(apart));
-  if (way == Way::smallest_product) result = k.reduce(Reduction::min, x * y) * 2.0;
-  if (way == Way::whole) result = k.reduce(Reduction::sum, abs(apart));
+  if (form == Form::euclid) result = sqrt(k.reduce(Reduction::sum, apart * apart)) + k.load(bias, column);
+  if (form == Form::largest) result = k.reduce(Reduction::max, abs(apart));
+  if (form == Form::smallest_product) result = k.reduce(Reduction::min, x * y) * 2.0;
+  if (form == Form::whole) result = k.reduce(Reduction::sum, abs(apart));
   k.store(out, to, k.cast(result, scalar_of(r.to)));
   return k.finish("pairs");
 }
 
-Case pairs_case(const std::string& name, const Rows& r, Way way, const std::string& how) {
-  Kernel kernel = pairs(r, way);
+Case pairs_case(const std::string& name, const Rows& r, Form form, const std::string& how) {
+  Kernel kernel = pairs(r, form);
   kernel.name = name;
   Case c{name, kernel, cuda::codegen::choose::make_kernel(kernel, any, std::vector<bool>(kernel.args.size())), {}, {}};
   EXPECT_EQ(c.made.how, how) << name;
@@ -53,15 +53,15 @@ Case pairs_case(const std::string& name, const Rows& r, Way way, const std::stri
 TEST(CudaPairs, TilesOfEverySize) {
   const std::string small = "pairs, 32 x 32 to a block", large = "pairs, 64 x 64 to a block";
   std::vector<Case> cases;
-  cases.push_back(pairs_case("whole_tiles", {1, 128, 128, 64}, Way::euclid, small));
-  cases.push_back(pairs_case("odd_tiles", {1, 129, 135, 33}, Way::euclid, small));
-  cases.push_back(pairs_case("long_rows", {1, 130, 130, 100}, Way::largest, small));
-  cases.push_back(pairs_case("three", {1, 1030, 17, 3}, Way::euclid, small));
-  cases.push_back(pairs_case("one", {1, 130, 190, 1}, Way::whole, small));
-  cases.push_back(pairs_case("many", {1, 641, 650, 5}, Way::euclid, large));
-  cases.push_back(pairs_case("batches", {3, 70, 80, 40}, Way::smallest_product, small));
-  cases.push_back(pairs_case("shared", {4, 66, 64, 40, f32, f32, false, true}, Way::euclid, small));
-  cases.push_back(pairs_case("across", {2, 100, 90, 36, f32, f32, true}, Way::euclid, small));
+  cases.push_back(pairs_case("whole_tiles", {1, 128, 128, 64}, Form::euclid, small));
+  cases.push_back(pairs_case("odd_tiles", {1, 129, 135, 33}, Form::euclid, small));
+  cases.push_back(pairs_case("long_rows", {1, 130, 130, 100}, Form::largest, small));
+  cases.push_back(pairs_case("three", {1, 1030, 17, 3}, Form::euclid, small));
+  cases.push_back(pairs_case("one", {1, 130, 190, 1}, Form::whole, small));
+  cases.push_back(pairs_case("many", {1, 641, 650, 5}, Form::euclid, large));
+  cases.push_back(pairs_case("batches", {3, 70, 80, 40}, Form::smallest_product, small));
+  cases.push_back(pairs_case("shared", {4, 66, 64, 40, f32, f32, false, true}, Form::euclid, small));
+  cases.push_back(pairs_case("across", {2, 100, 90, 36, f32, f32, true}, Form::euclid, small));
   check(cases);
 }
 
@@ -69,19 +69,19 @@ TEST(CudaPairs, EveryType) {
   const std::string how = "pairs, 32 x 32 to a block";
   std::vector<Case> cases;
   for (const DType dtype : {f16, DType::bf16, f32, f64, i32, DType::i64, DType::u8})
-    for (const Way way : {Way::largest, Way::smallest_product, Way::whole}) {
+    for (const Form form : {Form::largest, Form::smallest_product, Form::whole}) {
       const DType to = is_float(dtype) ? dtype : DType::i64;
-      if (!is_float(dtype) && way == Way::smallest_product) continue;  // is multiplied by a float
-      cases.push_back(pairs_case(fmt::format("{}_{}", dtype_name(dtype), static_cast<int>(way)),
-                                 {1, 129, 128, 20, dtype, to}, way, how));
+      if (!is_float(dtype) && form == Form::smallest_product) continue;  // is multiplied by a float
+      cases.push_back(pairs_case(fmt::format("{}_{}", dtype_name(dtype), static_cast<int>(form)),
+                                 {1, 129, 128, 20, dtype, to}, form, how));
     }
   check(cases);
 }
 
 TEST(CudaPairs, SaysWhyItDeclines) {
-  EXPECT_EQ(cuda::codegen::rows::pairs_decline(pairs({1, 128, 128, 9}, Way::euclid)), "");
-  EXPECT_EQ(cuda::codegen::rows::pairs_decline(pairs({1, 100, 128, 9}, Way::euclid)), "100 x 128 pairs");
-  EXPECT_EQ(cuda::codegen::rows::pairs_decline(pairs({1, 8, 12800, 9}, Way::euclid)), "8 x 12800 pairs");
+  EXPECT_EQ(cuda::codegen::rows::pairs_decline(pairs({1, 128, 128, 9}, Form::euclid)), "");
+  EXPECT_EQ(cuda::codegen::rows::pairs_decline(pairs({1, 100, 128, 9}, Form::euclid)), "100 x 128 pairs");
+  EXPECT_EQ(cuda::codegen::rows::pairs_decline(pairs({1, 8, 12800, 9}, Form::euclid)), "8 x 12800 pairs");
   K k({200, 200, 8}, 1);
   const int a = k.input({f32, {200, 8}}), b = k.input({f32, {200, 8}}), out = k.output({f32, {200, 200}});
   const Coord row[] = {k.dim(0), k.dim(2)}, to[] = {k.dim(0), k.dim(1)};

@@ -19,7 +19,7 @@
 namespace npusim {
 namespace {
 
-using cuda::codegen::Made;
+using cuda::codegen::GeneratedKernel;
 
 TEST(CudaProducts, EveryTileOfALinearLayer) {
   std::vector<Case> cases;
@@ -61,7 +61,7 @@ TEST(CudaProducts, PiecesOfTheDepthInAClusterOfBlocks) {
   std::vector<Case> cases;
   for (cuda::codegen::products::TileShape s : cuda::codegen::products::tile_shapes())
     for (const int pieces : {2, 3, 8}) {
-      if (s.fed) break;
+      if (s.specialized) break;
       if (pieces == 3 && s.rows * s.columns > 128 * 64) continue;
       s.pieces = pieces;
       const std::string name = fmt::format("pieces{}_{}", pieces, name_of(s));
@@ -77,7 +77,7 @@ TEST(CudaProducts, PiecesOfTheDepthInAClusterOfBlocks) {
 TEST(CudaProducts, OddExtents) {
   std::vector<Case> cases;
   for (const cuda::codegen::products::TileShape& s : cuda::codegen::products::tile_shapes()) {
-    if (s.fed) continue;
+    if (s.specialized) continue;
     cases.push_back(tiled("odd" + name_of(s), batched_product(3, 37, 41, 67, false, true, DType::f16), s));
     cases.push_back(tiled("one" + name_of(s), batched_product(1, 1, 1, 1, false, false, DType::bf16), s));
     cases.push_back(
@@ -109,7 +109,7 @@ TEST(CudaProducts, EverySplitOfDots) {
       ASSERT_TRUE(product) << why;
       std::vector<bool> ahead(kernel.args.size());
       product->b.ahead = ahead[static_cast<size_t>(product->b.arg)] = lines != 2;
-      Made made = cuda::codegen::products::make_dots(kernel, *product, {lines, warps}, any);
+      GeneratedKernel made = cuda::codegen::products::make_dots(kernel, *product, {lines, warps}, any);
       made.symbol = cuda::codegen::function_name(kernel, *product);
       cases.push_back({kernel.name, kernel, std::move(made), std::move(ahead)});
     }
@@ -126,7 +126,7 @@ TEST(CudaProducts, SeveralAtOnce) {
   std::vector<Several> all{{linear(40, 72, 136, DType::f16, DType::f16, DType::f16, gelu), 3, "tiles"},
                            {linear(130, 64, 64, DType::bf16, DType::bf16, DType::bf16, gelu), 2, "tiles"},
                            {linear(1, 43, 264, DType::bf16, DType::bf16, DType::bf16, gelu), 4, "dots"}};
-  std::vector<Made> made;
+  std::vector<GeneratedKernel> made;
   std::string functions;
   for (const auto& [kernel, copies, how] : all) {
     EXPECT_TRUE(cuda::codegen::choose::several_at_once(kernel, cuda::codegen::choose::analyse(kernel), any));
@@ -168,12 +168,13 @@ TEST(CudaProducts, PackedWeightsAndPiecesOfTheDepth) {
        {"long_linear", linear(40, 64, 8192, DType::bf16, DType::bf16, DType::bf16, gelu), 2, {"tiles", "rows"}}});
 }
 
-// Where clusters are, a long depth is one launch: never more blocks than find a place, never a piece without a step.
+// Where clusters are, a long depth is one launch: never more blocks than are resident at once, never a piece without a
+// step.
 TEST(CudaProducts, AClusterInPlaceOfTwoKernels) {
   const Kernel kernel = linear(40, 64, 4096, DType::bf16, DType::bf16, DType::bf16, gelu);
   EXPECT_EQ(cuda::codegen::choose::find_parts(kernel, any).steps.size(), 2u);
   EXPECT_EQ(cuda::codegen::choose::find_parts(kernel, hopper).steps.size(), 0u);
-  const Made made = cuda::codegen::choose::make_kernel(kernel, hopper, second_ahead(kernel));
+  const GeneratedKernel made = cuda::codegen::choose::make_kernel(kernel, hopper, second_ahead(kernel));
   EXPECT_GT(made.pieces, 1) << made.how;
   EXPECT_EQ(made.shape.blocks % made.pieces, 0);
   EXPECT_LE(made.shape.blocks, hopper.units);
@@ -205,13 +206,13 @@ TEST(CudaProducts, AVectorOfLessThanAWord) {
   check(cases);
 }
 
-// Few sums of a lane are stored from registers; others change places through shared memory, and need it.
+// Few sums of a lane are stored from registers; others are exchanged through shared memory, and need it.
 TEST(CudaProducts, ResultsFromRegistersWhereTheyAreFew) {
   std::string why;
   const auto words = plan::find_product(linear(128, 256, 64, DType::f16, DType::f16, DType::f16, gelu), why),
              elements = plan::find_product(linear(128, 250, 64, DType::f16, DType::f16, DType::f16, gelu), why);
   for (cuda::codegen::products::TileShape s : cuda::codegen::products::tile_shapes()) {
-    if (s.fed || s.rows != s.columns) continue;
+    if (s.specialized || s.rows != s.columns) continue;
     EXPECT_EQ(cuda::codegen::products::has_neighbours(*words, s), s.rows == 64) << name_of(s);
     EXPECT_EQ(cuda::codegen::products::reads_early(*words, s), s.rows == 64) << name_of(s);
     EXPECT_FALSE(cuda::codegen::products::has_neighbours(*elements, s)) << name_of(s);

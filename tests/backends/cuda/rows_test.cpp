@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "backends/cuda/codegen/choose/beside.h"
+#include "backends/cuda/codegen/choose/side_by_side.h"
 #include "backends/cuda/harness/check.h"
 #include "backends/cuda/harness/machine.h"
 #include "backends/cuda/target.h"
@@ -71,8 +71,8 @@ Kernel rotary(int64_t heads, int64_t tokens, int64_t size) {
             cos = k.input({bf16, {tokens, size}}), out = k.output({bf16, {heads, tokens, size}});
   const Affine h = k.dim(0), t = k.dim(1), d = k.dim(2);
   const int64_t half = size / 2;
-  const Ex turned = select(k.index(2) < half, -at(k, x, {t, h, d + half}), at(k, x, {t, h, d + -half}));
-  k.store(out, at(k, x, {t, h, d}) * at(k, cos, {t, d}) + turned * at(k, sin, {t, d}));
+  const Ex rotated = select(k.index(2) < half, -at(k, x, {t, h, d + half}), at(k, x, {t, h, d + -half}));
+  k.store(out, at(k, x, {t, h, d}) * at(k, cos, {t, d}) + rotated * at(k, sin, {t, d}));
   return k.finish("rotary");
 }
 
@@ -175,7 +175,8 @@ TEST(CudaRows, RowsAreReadOnceInWords) {
   cases.push_back(made("rms_of_1536", rms_norm(1, 1536, bf16), "rows, 8 lanes"));
   cases.push_back(made("rms_of_floats", rms_norm(3, 1536, f32), "rows, 8 lanes"));
   cases.push_back(made("softmax_2048", softmax(3, 2048, f32, bf16), "rows, 8 lanes"));
-  cases.push_back(made("softmax_floats", softmax(2, 1000, f32, f32), "rows, 4 lanes"));  // not whole turns
+  cases.push_back(
+      made("softmax_floats", softmax(2, 1000, f32, f32), "rows, 4 lanes"));  // not whole words of all threads
   cases.push_back(made("embedding_768", embedding_norm(3, 768), "rows, 8 lanes"));
   for (const Case& c : cases) {
     const std::string& text = c.made.functions;
@@ -204,7 +205,7 @@ TEST(CudaRows, WeightsAreReadBeforeTheWait) {
   check(cases);
 }
 
-// Every way of sharing a row: rows of several turns, of words that are no whole turn, of more than is kept.
+// Every schedule of a row: rows of several words a thread, not of whole ones, of more than is kept.
 TEST(CudaRows, EverySchedule) {
   std::vector<Case> cases;
   for (const Schedule s : {Schedule{RowLoop::warp, 32, 8},
@@ -221,7 +222,7 @@ TEST(CudaRows, EverySchedule) {
   cases.push_back(scheduled("sum_alone", sum_of_pieces(3, 24, 5), {RowLoop::thread, 64, 8}));
   cases.push_back(scheduled("sum_in_fours", sum_of_pieces(3, 24, 5), {RowLoop::thread, 64, 4}));
   size_t kept = 0;
-  for (const Case& c : cases) kept += c.made.functions.find("turn < ") != std::string::npos;
+  for (const Case& c : cases) kept += c.made.functions.find("word < ") != std::string::npos;
   EXPECT_GT(kept, 14U);
   EXPECT_LT(kept, cases.size() - 2);
   check(cases);
@@ -318,12 +319,12 @@ TEST(CudaRows, RoomOfAPixelIsFilled) {
 }
 
 // Each kernel has blocks of its own, and traps of its own numbers.
-TEST(CudaRows, KernelsBesideEachOther) {
+TEST(CudaRows, KernelsSideBySide) {
   const std::vector<Kernel> kernels{rotary(3, 100, 128), index_copy(1, 200), embedding(3, 64), pad(5, 30, 3)};
   std::vector<const Kernel*> all;
   Case joined{"beside", {}, {}, {}};
   for (const Kernel& k : kernels) {
-    EXPECT_EQ(cuda::codegen::choose::beside_declines(k, any), "") << k.name;
+    EXPECT_EQ(cuda::codegen::choose::side_by_side_declines(k, any), "") << k.name;
     all.push_back(&k);
     const auto before = static_cast<int>(joined.kernel.args.size());
     for (KernelArg arg : k.args) {
@@ -331,10 +332,10 @@ TEST(CudaRows, KernelsBesideEachOther) {
       joined.kernel.args.push_back(arg);
     }
   }
-  EXPECT_EQ(cuda::codegen::choose::beside_declines(rms_norm(3, 256, bf16), any), "its points are rows");
-  joined.made = cuda::codegen::choose::make_beside(all, any);
+  EXPECT_EQ(cuda::codegen::choose::side_by_side_declines(rms_norm(3, 256, bf16), any), "its points are rows");
+  joined.made = cuda::codegen::choose::make_side_by_side(all, any);
   joined.ahead.resize(joined.kernel.args.size());
-  EXPECT_EQ(joined.made.how, "4 kernels beside each other");
+  EXPECT_EQ(joined.made.how, "4 kernels side by side");
   EXPECT_EQ(joined.made.trap_steps, (std::vector<size_t>{1, 1, 2, 2}));
   check_nvrtc(joined.made.functions);
   TextRunner machine(joined.made.functions);
@@ -356,7 +357,7 @@ TEST(CudaRows, KernelsBesideEachOther) {
 }
 
 // Steps that follow each other and have nothing to do with each other, one of which may trap.
-TEST(CudaRows, WhatIsBesideEachOther) {
+TEST(CudaRows, WhatIsSideBySide) {
   const Kernel turn = rotary(2, 4, 128), copy = index_copy(1, 200), rows = embedding(3, 64),
                norm = rms_norm(3, 256, bf16);
   const auto group = [](const std::vector<GroupStep>& steps) { return cuda::target().group(steps).count; };

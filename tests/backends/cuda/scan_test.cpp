@@ -16,32 +16,32 @@ namespace {
 using K = KernelBuilder;
 constexpr DType f16 = DType::f16, f32 = DType::f32, f64 = DType::f64, i64 = DType::i64, i32 = DType::i32;
 
-enum class Way { one, place_of_largest, shifted, several, logs, reduced };
+enum class Form { one, index_of_largest, shifted, several, logs, reduced };
 
 // Rows of `n` elements of memory that has `room` more behind each.
-Kernel scanned(Way way, DType dtype, Reduction reduction, int64_t rows, int64_t n, int64_t room = 0) {
+Kernel scanned(Form form, DType dtype, Reduction reduction, int64_t rows, int64_t n, int64_t room = 0) {
   K k({rows, n}, 1);
   const Shape shape{rows, n + room};
   const Coord at[] = {k.dim(0), k.dim(1)};
   const int a = k.input({dtype, shape});
   const Ex x = k.load(a, at);
-  if (way == Way::one) {
+  if (form == Form::one) {
     k.store(k.output({dtype, {rows, n}}), at, k.scan(reduction, x));
-  } else if (way == Way::place_of_largest) {
+  } else if (form == Form::index_of_largest) {
     const Ex top = k.scan(Reduction::max, x);
     k.store(k.output({dtype, {rows, n}}), at, top);
     k.store(k.output({i64, {rows, n}}), at, k.scan(Reduction::max, select(x == top, k.index(1), k.integer(-1))));
-  } else if (way == Way::shifted) {  // what is before the element, and a number of the row
+  } else if (form == Form::shifted) {  // what is before the element, and a number of the row
     const int of_row = k.input({dtype, {rows}});
     const Affine before = k.dim(1) + -1;
     const Coord left[] = {k.dim(0), before}, row[] = {k.dim(0)};
     const Ex value = select(k.in_bounds(before, n + room), k.load(a, left), k.number(0, x.type()));
     k.store(k.output({dtype, {rows, n}}), at, k.scan(reduction, value) + k.load(of_row, row) * x);
-  } else if (way == Way::several) {  // two that wait for nothing, and one for both
+  } else if (form == Form::several) {  // two that wait for nothing, and one for both
     const Ex sum = k.scan(Reduction::sum, x), least = k.scan(Reduction::min, x);
     k.store(k.output({f32, {rows, n}}), at, k.scan(Reduction::max, k.cast(sum + least, Scalar::f32)));
     k.store(k.output({dtype, {rows, n}}), at, sum);
-  } else if (way == Way::reduced) {  // a sum, a scan beside it, one that waits for both, and what that comes to
+  } else if (form == Form::reduced) {  // a sum, a scan with it, one that waits for both, and what that comes to
     const Ex sum = k.reduce(Reduction::sum, x), most = k.scan(Reduction::max, x - k.number(0.5)),
              all = k.scan(Reduction::sum, select(most < sum, x, k.index(1) * 0.125)),
              least = k.reduce(Reduction::min, all);
@@ -49,7 +49,7 @@ Kernel scanned(Way way, DType dtype, Reduction reduction, int64_t rows, int64_t 
     const Coord row[] = {k.dim(0)};
     k.store(k.output({f32, {rows}}), row, k.cast(sum, Scalar::f32));
   } else {
-    Kernel kernel = scanned(Way::one, dtype, Reduction::sum, rows, n, room);
+    Kernel kernel = scanned(Form::one, dtype, Reduction::sum, rows, n, room);
     for (Expr& e : kernel.exprs)
       if (e.op == ExprOp::scan) e.integer = 1;
     return kernel;
@@ -65,7 +65,7 @@ Case scan_case(const std::string& name, Kernel kernel) {
   return c;
 }
 
-// NaN, infinities and zeros of both signs in a few places.
+// NaN, infinities and zeros of both signs in a few elements.
 void put_special(std::vector<HostTensor>& memory) {
   HostTensor& t = memory[0];
   const double special[] = {INFINITY, -0.0, NAN, 0.0, -INFINITY};
@@ -75,21 +75,21 @@ void put_special(std::vector<HostTensor>& memory) {
     store_double(t.data.data(), t.type.dtype, i * 17 + n / 3, special[i]);
 }
 
-// Every number of warps and elements, rows that no share divides, blocks of several rows, rows of several turns.
+// Every number of warps and elements, rows that no share divides, blocks of several rows, rows of several rounds.
 TEST(CudaScan, EveryShare) {
   std::vector<Case> cases;
   for (const int64_t n : {32, 33, 63, 64, 100, 200, 255, 256, 257, 300, 1000, 2048, 8192, 9001, 16384}) {
     const int64_t rows = n < 300 ? 6 : 2;
-    for (const Way way : {Way::one, Way::place_of_largest}) {
-      Case c = scan_case(fmt::format("scan_{}_{}", n, static_cast<int>(way)),
-                         scanned(way, f32, Reduction::max, rows, n, n % 3));
+    for (const Form form : {Form::one, Form::index_of_largest}) {
+      Case c = scan_case(fmt::format("scan_{}_{}", n, static_cast<int>(form)),
+                         scanned(form, f32, Reduction::max, rows, n, n % 3));
       if (n % 2 == 0) c.given = put_special;
       cases.push_back(std::move(c));
     }
   }
   for (const int64_t n : {33, 70, 256, 500, 2048, 8000})
-    cases.push_back(scan_case(fmt::format("reduced_{}", n), scanned(Way::reduced, f32, {}, 5, n)));
-  cases.push_back(scan_case("scan_of_many", scanned(Way::several, f32, Reduction::sum, 540, 2500)));
+    cases.push_back(scan_case(fmt::format("reduced_{}", n), scanned(Form::reduced, f32, {}, 5, n)));
+  cases.push_back(scan_case("scan_of_many", scanned(Form::several, f32, Reduction::sum, 540, 2500)));
   check(cases);
 }
 
@@ -98,26 +98,26 @@ TEST(CudaScan, EveryTypeAndReduction) {
   for (const DType dtype : {i32, i64, DType::u8, f16, DType::bf16, f32, f64})
     for (const Reduction r : {Reduction::sum, Reduction::product, Reduction::min, Reduction::max}) {
       Case c =
-          scan_case(fmt::format("{}_{}", dtype_name(dtype), reduction_name(r)), scanned(Way::one, dtype, r, 3, 520));
+          scan_case(fmt::format("{}_{}", dtype_name(dtype), reduction_name(r)), scanned(Form::one, dtype, r, 3, 520));
       if (r == Reduction::min || r == Reduction::max) c.given = put_special;
       cases.push_back(std::move(c));
     }
   for (const DType dtype : {f32, f64}) {
-    cases.push_back(scan_case(fmt::format("logs_{}", dtype_name(dtype)), scanned(Way::logs, dtype, {}, 3, 700)));
+    cases.push_back(scan_case(fmt::format("logs_{}", dtype_name(dtype)), scanned(Form::logs, dtype, {}, 3, 700)));
     cases.back().given = put_special;
     cases.push_back(
-        scan_case(fmt::format("shifted_{}", dtype_name(dtype)), scanned(Way::shifted, dtype, Reduction::sum, 4, 333)));
+        scan_case(fmt::format("shifted_{}", dtype_name(dtype)), scanned(Form::shifted, dtype, Reduction::sum, 4, 333)));
   }
-  cases.push_back(scan_case("several", scanned(Way::several, f32, Reduction::sum, 5, 9000)));
+  cases.push_back(scan_case("several", scanned(Form::several, f32, Reduction::sum, 5, 9000)));
   check(cases);
 }
 
 // Few long rows are pieces, each scanned so, and so are what the pieces come to.
 TEST(CudaScan, LongRowsAreInPieces) {
-  check_steps({{"sum", scanned(Way::one, i64, Reduction::sum, 1, 70001), 0},
-               {"largest", scanned(Way::place_of_largest, f32, Reduction::max, 1, 70001), 0},
-               {"largest_of_three", scanned(Way::place_of_largest, f32, Reduction::max, 3, 40000), 0}});
-  const Unfused parts = cuda::codegen::choose::find_parts(scanned(Way::one, f32, Reduction::sum, 1, 1 << 21), any);
+  check_steps({{"sum", scanned(Form::one, i64, Reduction::sum, 1, 70001), 0},
+               {"largest", scanned(Form::index_of_largest, f32, Reduction::max, 1, 70001), 0},
+               {"largest_of_three", scanned(Form::index_of_largest, f32, Reduction::max, 3, 40000), 0}});
+  const Unfused parts = cuda::codegen::choose::find_parts(scanned(Form::one, f32, Reduction::sum, 1, 1 << 21), any);
   ASSERT_EQ(parts.steps.size(), 3U);
   const Kernel& points = parts.steps[2].kernel;
   EXPECT_EQ(cuda::codegen::rows::scan_decline(points, any), "");
@@ -126,15 +126,15 @@ TEST(CudaScan, LongRowsAreInPieces) {
 
 TEST(CudaScan, SaysWhyItDeclines) {
   const auto why = [](int64_t rows, int64_t n) {
-    return cuda::codegen::rows::scan_decline(scanned(Way::one, f32, Reduction::sum, rows, n), any);
+    return cuda::codegen::rows::scan_decline(scanned(Form::one, f32, Reduction::sum, rows, n), any);
   };
   EXPECT_EQ(why(4, 32), "");
   EXPECT_EQ(why(4, 31), "rows of 31 elements");
   EXPECT_EQ(why(4, 20000), "4 long rows");
   EXPECT_EQ(why(96, 20000), "");
-  EXPECT_EQ(cuda::codegen::rows::scan_decline(scanned(Way::reduced, f32, {}, 200, 9000), any),
+  EXPECT_EQ(cuda::codegen::rows::scan_decline(scanned(Form::reduced, f32, {}, 200, 9000), any),
             "a long row that is reduced, too");
-  Kernel across = scanned(Way::one, f32, Reduction::sum, 64, 64);
+  Kernel across = scanned(Form::one, f32, Reduction::sum, 64, 64);
   across.accesses[0].strides = {1, 64};
   EXPECT_EQ(cuda::codegen::rows::scan_decline(across, any), "elements of a row that do not lie side by side");
 }

@@ -132,8 +132,8 @@ Case tiles(Draw& d, const std::string& name) {
   while (true) {
     cuda::codegen::products::TileShape s =
         shapes[static_cast<size_t>(d.between(0, static_cast<int64_t>(shapes.size()) - 1))];
-    s.stages = static_cast<int>(d.between(s.groups && !s.fed ? 3 : 2, 8));
-    s.pieces = s.fed ? 1 : static_cast<int>(d.of({1, 1, 1, 2, 3}));
+    s.stages = static_cast<int>(d.between(s.groups && !s.specialized ? 3 : 2, 8));
+    s.pieces = s.specialized ? 1 : static_cast<int>(d.of({1, 1, 1, 2, 3}));
     const bool plain = s.groups || d.coin();
     const int64_t batch = plain ? 1 : d.between(1, 3), m = d.around(s.rows, 2), k = d.around(64, s.stages + 4);
     int64_t n = d.around(s.columns, 2), depth = k;
@@ -152,7 +152,8 @@ Case tiles(Draw& d, const std::string& name) {
     Case one = tiled(
         fmt::format("{}_{}_{}stages_{}pieces_{}x{}x{}x{}", name, name_of(s), s.stages, s.pieces, batch, m, n, depth),
         kernel, s);
-    if (s.fed && d.coin()) one.made.shape.blocks = d.between(1, one.made.shape.blocks);  // several tiles to each
+    if (s.specialized && d.coin())
+      one.made.shape.blocks = d.between(1, one.made.shape.blocks);  // several tiles to each
     return one;
   }
 }
@@ -167,7 +168,7 @@ Case dots(Draw& d, const std::string& name) {
   auto product = plan::find_product(kernel, why);
   std::vector<bool> ahead(kernel.args.size());
   product->b.ahead = ahead[static_cast<size_t>(product->b.arg)] = d.coin();
-  cuda::codegen::Made made = cuda::codegen::products::make_dots(kernel, *product, shape, any);
+  cuda::codegen::GeneratedKernel made = cuda::codegen::products::make_dots(kernel, *product, shape, any);
   made.symbol = cuda::codegen::function_name(kernel, *product);
   return {kernel.name, kernel, std::move(made), std::move(ahead)};
 }
@@ -201,7 +202,8 @@ Kernel draw_row_kernel(Draw& d) {
 Case rows(Draw& d, const std::string& name) {
   Kernel kernel = draw_row_kernel(d);
   kernel.name = fmt::format("{}_{}x{}x{}", name, kernel.space[0], kernel.space[1], kernel.space[2]);
-  cuda::codegen::Made made = cuda::codegen::choose::make_kernel(kernel, any, std::vector<bool>(kernel.args.size()));
+  cuda::codegen::GeneratedKernel made =
+      cuda::codegen::choose::make_kernel(kernel, any, std::vector<bool>(kernel.args.size()));
   return {kernel.name, kernel, std::move(made)};
 }
 
@@ -376,8 +378,8 @@ TEST(CudaShapes, AttentionOfModels) {
         Kernel kernel = attention(c, DType::boolean, [&](KernelBuilder&, Ex leaf, Ex) { return leaf * scale; });
         kernel.name = fmt::format("{}_{}{}", m.name, dtype_name(type), groups ? "_groups" : "");
         SCOPED_TRACE(kernel.name);
-        cuda::codegen::Made made = cuda::codegen::choose::make_kernel(kernel, groups ? npusim::hopper : any,
-                                                                      std::vector<bool>(kernel.args.size()));
+        cuda::codegen::GeneratedKernel made = cuda::codegen::choose::make_kernel(kernel, groups ? npusim::hopper : any,
+                                                                                 std::vector<bool>(kernel.args.size()));
         TextRunner machine(std::vector<cuda::Source>{{made.symbol, made.functions}});
         ASSERT_EQ(machine.error(), "");
         const std::vector<HostTensor> memory = random_memory(kernel, 1);

@@ -37,9 +37,9 @@ TEST(CudaStream, Attention) {
   }
 }
 
-// More chunks of keys to a split than a look of a warp finds at once: some splits have several that the mask shows,
-// next to each other and far apart, others one or none. Queries come from other blocks. By threads, by tensor cores,
-// and where each warp has keys of its own.
+// More chunks of keys to a split than an inspection of a warp finds at once: some splits have several that the mask
+// shows, next to each other and far apart, others one or none. Queries come from other blocks. By threads, by tensor
+// cores, and where each warp has keys of its own.
 TEST(CudaStream, AttentionOfManyKeys) {
   AttentionCase threads, tiles, warps, many;
   threads.depth = 24, tiles.depth = 32, threads.columns = tiles.columns = 32;
@@ -91,7 +91,7 @@ TEST(CudaStream, BlocksOfAnyMachine) {
 TEST(CudaStream, AttentionOfAllKeys) {
   constexpr double infinity = std::numeric_limits<double>::infinity();
   for (const DType type : {DType::bf16, DType::f16})
-    for (const int64_t more : {9, 0}) {  // keys behind whole chunks, which are brought and not fed
+    for (const int64_t more : {9, 0}) {  // keys behind whole chunks, which do not come through the ring
       SCOPED_TRACE(more);
       AttentionCase c;
       c.type = type, c.queries = 1, c.kv_heads = 22, c.group = 5, c.keys = 32 * 22 + more, c.depth = c.columns = 64;
@@ -103,39 +103,39 @@ TEST(CudaStream, AttentionOfAllKeys) {
       chain.add(attention(c, DType::f32, score), {"x_q", "x_k", "x_v", "x_mask", "y_mixed"});
       chain.add(linear(1, 40, 64, type, type, type, plain), {"x", "w", "wb", "x_r", "y"});
       Launch launch;
-      EXPECT_EQ(chain.text_of(launch).find("_fed_parts(") == std::string::npos, more > 0);
+      EXPECT_EQ(chain.text_of(launch).find("_ring_parts(") == std::string::npos, more > 0);
       chain.check(0.01, given);
     }
 }
 
-// A row of each head, of a value of this step, or some of its elements, at a place in all keys or values
-// [keys, heads, size].
+// A row of each head, of a value of this step, or some of its elements, at a position in all keys or values [keys,
+// heads, size].
 Kernel put_row(int64_t keys, int64_t heads, int64_t size, DType type, int64_t some, bool norm) {
   KernelBuilder b({heads, some}, norm);
   const TensorType all{type, {keys, heads, size}};
   const int row = b.input({type, {1, heads * size}}), at = b.input({DType::i64, {1}}), old = b.input(all);
   const int out = b.output(all, old);
-  const Ex place = b.load(at, std::vector<Coord>{Coord(int64_t{0})});
+  const Ex position = b.load(at, std::vector<Coord>{Coord(int64_t{0})});
   const std::vector<Coord> from{Coord(int64_t{0}), Coord(b.dim(0) * size + b.dim(1))};
   const Ex value = b.load(row, from);
-  b.store(out, std::vector<Coord>{Coord(place), Coord(b.dim(0)), Coord(b.dim(1))},
+  b.store(out, std::vector<Coord>{Coord(position), Coord(b.dim(0)), Coord(b.dim(1))},
           norm ? normed(b, value, some) : value * 0.75);
   return b.finish("put_row");
 }
-// The next place, or another one by what blocks exchange.
-Kernel next_place(int64_t width, DType type) {
+// The next position, or another one by what blocks exchange.
+Kernel next_position(int64_t width, DType type) {
   KernelBuilder b({1});
   const int at = b.input({DType::i64, {1}}), row = b.input({type, {1, width}}), next = b.output({DType::i64, {1}});
   const std::vector<Coord> last{Coord(int64_t{0}), Coord(width - 1)};
   b.store_flat(next, b.select(b.load(row, last) > 1000.0, b.integer(0), b.load_flat(at) + b.integer(1)));
-  return b.finish("next_place");
+  return b.finish("next_position");
 }
 
 struct KeysCase {
   AttentionCase attention;
-  bool own_place = false;        // the method makes it
+  bool own_position = false;     // the method makes it
   bool counted = false;          // in place of a mask the number of keys is given
-  bool given_rows = false;       // it makes neither these nor queries: then a look is in the same text
+  bool given_rows = false;       // it makes neither these nor queries: then an inspection is in the same text
   bool value_elsewhere = false;  // somebody else reads values
   bool in_part = false;          // rows are written in part
   bool norms = false;            // heads of queries and keys are divided by their size
@@ -152,8 +152,8 @@ struct KeysCase {
     const std::string k = made("k", c.kv_heads * c.depth), v = made("v", c.kv_heads * c.columns),
                       made_q = made("q", c.kv_heads * c.group * c.depth), q = norms ? "normed" : made_q;
     if (norms) chain.add(normed_heads(c.kv_heads * c.group, c.depth, c.type), {made_q, q});
-    if (own_place) chain.add(next_place(c.kv_heads * c.depth, c.type), {"x_at", k, "at"});
-    const std::string at = own_place ? "at" : "x_at";
+    if (own_position) chain.add(next_position(c.kv_heads * c.depth, c.type), {"x_at", k, "at"});
+    const std::string at = own_position ? "at" : "x_at";
     const auto some = [&](int64_t size) { return in_part ? size / 2 : size; };
     chain.add(put_row(c.keys, c.kv_heads, c.depth, c.type, some(c.depth), norms), {k, at, "s_k", "s_k"});
     chain.add(put_row(c.keys, c.kv_heads, c.columns, c.type, some(c.columns), false), {v, at, "s_v", "s_v"});
@@ -213,16 +213,16 @@ TEST_P(KeysOfThisStep, AreTakenFromWhereTheyWereMade) {
   const Chain chain = c.chain();
   Launch launch;
   const std::string text = chain.text_of(launch);
-  EXPECT_NE(text.find("_fed_parts("), std::string::npos);
+  EXPECT_NE(text.find("_ring_parts("), std::string::npos);
   // Rows of one batch for each block: a row of keys, one of values, and of norms the queries.
   EXPECT_EQ(count_of(text, "const uint2 range = threads_of_batch("), c.norms ? 3 : 2);
   std::vector<Chain::Given> all;
-  for (const int64_t place : {int64_t{0}, int64_t{45}, a.keys - 1}) {
+  for (const int64_t position : {int64_t{0}, int64_t{45}, a.keys - 1}) {
     Chain::Given& given = all.emplace_back();
-    given["x_at"][0] = static_cast<double>(place);
-    given["x_count"][0] = static_cast<double>(place + 1);
+    given["x_at"][0] = static_cast<double>(position);
+    given["x_count"][0] = static_cast<double>(position + 1);
     // Behind the last key there is what must not be read.
-    for (int64_t key = place + 1; c.counted && key < std::min(place + 41, a.keys); ++key)
+    for (int64_t key = position + 1; c.counted && key < std::min(position + 41, a.keys); ++key)
       for (int64_t e = 0; e < a.kv_heads * a.depth; ++e)
         for (const char* state : {"s_k", "s_v"})
           given[state][static_cast<size_t>(key * a.kv_heads * a.depth + e)] = NAN;
@@ -236,7 +236,7 @@ TEST_P(KeysOfThisStep, AreTakenFromWhereTheyWereMade) {
   }
   // Of 132 blocks each has one part of the keys, and the rows of its own.
   const bool by_all = name == "several" || name == "counted_several";
-  chain.check_each(0.01, all, cuda::codegen::stream::stream_ways().first(1),
+  chain.check_each(0.01, all, cuda::codegen::stream::stream_candidates().first(1),
                    a.keys == 96 ? std::vector<unsigned>{1, 3, 7}
                    : by_all     ? std::vector<unsigned>{3, 132}
                                 : std::vector<unsigned>{3});
@@ -247,8 +247,8 @@ TEST_P(KeysOfThisStep, AreTakenFromWhereTheyWereMade) {
   EXPECT_NE(stream.run(memory, mslx::Order::forward), "");
 }
 
-// Of several turns of chunks: where pieces have three halves chunks stand in two of them, and the last one has fewer;
-// with all chunks shown, and with some hidden in turns before whole ones. Of more than 32 chunks most are hidden.
+// Of several rounds of chunks: where pieces have three halves chunks stand in two of them, and the last one has fewer;
+// with all chunks shown, and with some hidden in rounds before whole ones. Of more than 32 chunks most are hidden.
 // Beside a product of deep rows the ring has few slots.
 TEST(CudaStream, KeysOfManyChunks) {
   struct Case {
@@ -278,28 +278,28 @@ TEST(CudaStream, KeysOfManyChunks) {
                                                        : chunk == 7 ? 0.5
                                                                     : 0;
     }
-    chain.check_each(0.01, all, cuda::codegen::stream::stream_ways().first(1), {132});
+    chain.check_each(0.01, all, cuda::codegen::stream::stream_candidates().first(1), {132});
   }
 }
 
-// A place that the method makes is not known when the ring is filled; values that somebody else reads are written where
-// they belong, and so is what is no whole row.
+// A position that the method makes is not known when the ring is filled; values that somebody else reads are written
+// where they belong, and so is what is no whole row.
 TEST(CudaStream, KeysThatAreNotGiven) {
   for (const int which : {0, 1, 2}) {
     SCOPED_TRACE(which);
     KeysCase c;
-    c.own_place = which == 0, c.value_elsewhere = which == 1, c.in_part = which == 2;
+    c.own_position = which == 0, c.value_elsewhere = which == 1, c.in_part = which == 2;
     AttentionCase& a = c.attention;
     a.type = DType::bf16, a.kv_heads = 1, a.keys = 64, a.queries = 1, a.group = 3, a.depth = a.columns = 64;
     const Chain chain = c.chain();
     Launch launch;
     const std::string text = chain.text_of(launch);
-    EXPECT_EQ(text.find("_fed_parts("), std::string::npos);
-    // The place would be looked at before it is there.
-    EXPECT_EQ(text.find("has_key(*") == std::string::npos, c.own_place);
+    EXPECT_EQ(text.find("_ring_parts("), std::string::npos);
+    // The position would be read before it is there.
+    EXPECT_EQ(text.find("has_key(*") == std::string::npos, c.own_position);
     Chain::Given given;
     given["x_at"][0] = 40;
-    chain.check(0.01, given, cuda::codegen::stream::stream_ways().first(1), {1, 3, 33});
+    chain.check(0.01, given, cuda::codegen::stream::stream_candidates().first(1), {1, 3, 33});
   }
 }
 

@@ -185,7 +185,7 @@ struct Chain {
     }
     return memory;
   }
-  std::string text_of(Launch& launch, const cuda::codegen::stream::StreamWay& way = {}) const {
+  std::string text_of(Launch& launch, const cuda::codegen::stream::StreamCandidate& way = {}) const {
     launch.count = static_cast<int32_t>(program.methods[0].steps.size());
     launch.together = true;
     std::string why;
@@ -198,11 +198,13 @@ struct Chain {
   }
   // Runs it by one block and by three, twice each, and compares what comes out with the interpreter's.
   void check(double bar, const Given& given = {},
-             std::span<const cuda::codegen::stream::StreamWay> ways = cuda::codegen::stream::stream_ways().first(1),
+             std::span<const cuda::codegen::stream::StreamCandidate> ways =
+                 cuda::codegen::stream::stream_candidates().first(1),
              const std::vector<unsigned>& grids = {1, 3}) const {
     check_each(bar, {given}, ways, grids);
   }
-  void check_each(double bar, const std::vector<Given>& all, std::span<const cuda::codegen::stream::StreamWay> ways,
+  void check_each(double bar, const std::vector<Given>& all,
+                  std::span<const cuda::codegen::stream::StreamCandidate> ways,
                   const std::vector<unsigned>& grids) const {
     const Method& method = program.methods[0];
     std::vector<Memory> first, expected;
@@ -212,7 +214,7 @@ struct Chain {
       expected.push_back(first.back());
       interpret(program, method, expected.back());
     }
-    for (const cuda::codegen::stream::StreamWay& way : ways) {
+    for (const cuda::codegen::stream::StreamCandidate& way : ways) {
       Launch launch;
       const std::string text = text_of(launch, way);
       for (const unsigned blocks : grids) {

@@ -30,13 +30,14 @@ class TextTarget : public CodegenTarget {
   }
   void plan(Program& program, const ProgramPlans& plans, std::vector<std::string>&) const override {
     program.code.push_back({{"cubin", "sm_90a", std::vector<std::byte>(1)}});
-    const auto alone = std::make_shared<plan::Made>();
+    const auto alone = std::make_shared<plan::GeneratedKernel>();
     alone->symbol = "alone", alone->shape = {1, 1};
     const auto functions = plan::fill_launches(
-        program, [&](const Sequence& sequence, const Launch& launch, plan::LaunchPlace place) -> plan::LaunchedBy {
+        program,
+        [&](const Sequence& sequence, const Launch& launch, plan::LaunchPosition position) -> plan::LaunchedBy {
           const std::span steps = plan::steps_of(sequence, launch);
           if (!launch.together) return {alone, steps[0].buffers};
-          const auto& decided = plans.methods[static_cast<size_t>(place.method)].launches[place.number];
+          const auto& decided = plans.methods[static_cast<size_t>(position.method)].launches[position.number];
           return launched_by(static_cast<const cuda::codegen::stream::StreamLaunch&>(*decided), steps);
         });
     for (const plan::LaunchedFunction& function : functions) {
@@ -151,7 +152,7 @@ TEST(CudaStream, DecodeOfATrainedModel) {
   check_method(*program, program->methods[0], target, {0, 1, 255});
 }
 
-// Prefills have too many rows; methods that feed themselves know how many keys there are.
+// Prefills have too many rows; methods that loop on their own output know how many keys there are.
 TEST(CudaStream, MethodsOfOneText) {
   const std::string folder = NPUSIM_SOURCE_DIR "/examples/models/tinyqwen/";
   const TextTarget target;
@@ -169,7 +170,7 @@ TEST(CudaStream, MethodsOfOneText) {
       continue;
     }
     ++streams;
-    EXPECT_NE(target.texts_of.at(method.launches[0].symbol).find("_fed_parts("), std::string::npos);
+    EXPECT_NE(target.texts_of.at(method.launches[0].symbol).find("_ring_parts("), std::string::npos);
     for (const Step& step : method.steps) {
       const Kernel& k = program->kernels[static_cast<size_t>(step.kernel)];
       counted += k.contraction && k.contraction->score && k.contraction->score->keys >= 0;
@@ -241,7 +242,7 @@ TEST(CudaStream, RowsThatAreTheSameAndOthers) {
 
 // Rows that every block computes for itself, of a warp each and of a thread for each point: those that have nothing to
 // do with each other are different warps', and do not meet.
-TEST(CudaStream, RowsBesideEachOther) {
+TEST(CudaStream, RowsSideBySide) {
   const DType type = DType::bf16;
   Chain chain;
   const auto product = [&](const std::string& x, int64_t lines, int64_t depth, const std::string& y) {
@@ -264,12 +265,12 @@ TEST(CudaStream, RowsBesideEachOther) {
   for (const std::string& row : rows) EXPECT_EQ(count_of(text, row), 1) << row;
   const size_t first = text.find(rows[0]), last = text.find(rows[2]);
   EXPECT_EQ(count_of(text.substr(first, last - first), "meet_block();"), 0);
-  chain.check(0.01, {}, cuda::codegen::stream::stream_ways().first(1), {1, 3, 8});
+  chain.check(0.01, {}, cuda::codegen::stream::stream_candidates().first(1), {1, 3, 8});
 }
 
-// Timing chooses among ways that give the same bits. Depths of one piece and of several, more of both than the ring has
-// room for, and more matrices and biases than the feeder's lanes have at once.
-TEST(CudaStream, WaysGiveTheSameBits) {
+// Timing chooses among candidates that give the same bits. Depths of one piece and of several, more of both than the
+// ring has room for, and more matrices and biases than the producer's lanes have at once.
+TEST(CudaStream, CandidatesGiveTheSameBits) {
   const DType type = DType::bf16;
   Chain chain;
   chain.add(linear(1, 1600, 1536, type, type, type, plain), {"x", "w1", "wb1", "x_r", "h0"});
@@ -279,7 +280,7 @@ TEST(CudaStream, WaysGiveTheSameBits) {
         linear(1, 64, i == 0 ? 1600 : 64, type, type, type, plain),
         {fmt::format("h{}", i), fmt::format("w_{}", i), fmt::format("wb_{}", i), "x_s", fmt::format("h{}", i + 1)});
   chain.add(linear(1, 40, 64, type, type, type, plain), {fmt::format("h{}", last), "w2", "wb2", "x_t", "y"});
-  chain.check(0.02, {}, cuda::codegen::stream::stream_ways());
+  chain.check(0.02, {}, cuda::codegen::stream::stream_candidates());
 }
 
 // More words than a block has threads, in shares of several lengths.

@@ -140,7 +140,7 @@ TEST_F(CudaTarget, PairsOfTheSameKernelsThatReadEachOtherElsewhere) {
 }
 
 // sm_90a beside others is a variant: what a program for it alone is, with wgmma, and the others are as without it.
-TEST_F(CudaTarget, HopperIsAVariantBesideOthers) {
+TEST_F(CudaTarget, HopperIsAVariantAmongOthers) {
   const auto compiled = [](const std::string& target) {
     CompileOptions options;
     options.target = target;
@@ -207,21 +207,22 @@ TEST_F(CudaTarget, TheMachineIsOfTheConfig) {
   EXPECT_EQ(machine(small->variants[0]).unit_bytes, machine(both->variants[0]).unit_bytes);
   EXPECT_EQ(small->devices[0].config.own.at("cache_bytes"), 5);
   EXPECT_EQ(small->devices[0].config.own.size(), both->devices[0].config.own.size());
-  const auto most_fed = [](const Variant& of) {  // blocks of tiles that are fed: as many as there are multiprocessors
-    uint32_t most = 0;
-    for (const Launch& launch : of.methods[0].launches)
-      if (launch.how.find("one more feeds") != std::string::npos) most = std::max(most, launch.grid[0]);
-    return most;
-  };
-  EXPECT_EQ(most_fed(small->variants[0]), 8U);
+  const auto most_specialized =
+      [](const Variant& of) {  // blocks of warp-specialized tiles: as many as there are multiprocessors
+        uint32_t most = 0;
+        for (const Launch& launch : of.methods[0].launches)
+          if (launch.how.find("producer warpgroup") != std::string::npos) most = std::max(most, launch.grid[0]);
+        return most;
+      };
+  EXPECT_EQ(most_specialized(small->variants[0]), 8U);
   // Who makes its launches anew chooses for the same machine, and so finds the same.
   const Program hopper = with_variant(*small, 0);
   const auto tuner = find_target("cuda")->tuner(hopper);
   for (const Launch& launch : hopper.methods[0].launches) {
-    const std::vector<LaunchWay> ways = tuner->ways(hopper.methods[0], launch, 1);
-    ASSERT_EQ(ways.size(), 1U);
-    EXPECT_EQ(ways[0].launch.how, launch.how);
-    EXPECT_EQ(ways[0].launch.grid, launch.grid);
+    const std::vector<LaunchCandidate> candidates = tuner->candidates(hopper.methods[0], launch, 1);
+    ASSERT_EQ(candidates.size(), 1U);
+    EXPECT_EQ(candidates[0].launch.how, launch.how);
+    EXPECT_EQ(candidates[0].launch.grid, launch.grid);
   }
   // Made again, it is for the same machine, unless it is for other architectures.
   const auto again = recompile(*small);
@@ -290,14 +291,14 @@ TEST_F(CudaTarget, CompilesTextModels) {
   check_launches(*program, 2);
   for (const Method& method : program->methods) {
     EXPECT_EQ(method.fusions.at("attention"), 4);
-    // Queries and keys of each layer turn in one launch.
+    // Rotations of queries and keys of each layer are one launch.
     EXPECT_GE(std::count_if(method.launches.begin(), method.launches.end(),
-                            [](const Launch& launch) { return launch.how.ends_with("kernels beside each other"); }),
+                            [](const Launch& launch) { return launch.how.ends_with("kernels side by side"); }),
               4);
   }
 }
 
-// Of decode, as of the methods that feed themselves, one launch; the others are as without it.
+// Of decode, as of the methods that loop on their own output, one launch; the others are as without it.
 TEST_F(CudaTarget, CompilesStreams) {
   CompileOptions options;
   options.target = "cuda:sm_90a,stream";

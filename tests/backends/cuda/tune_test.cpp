@@ -1,4 +1,4 @@
-// What timing chooses of the CUDA target's ways, on a machine without a GPU: times are made up.
+// What timing chooses of the CUDA target's candidates, on a machine without a GPU: times are made up.
 #include "npusim/tune.h"
 
 #include <nlohmann/json.hpp>
@@ -11,7 +11,7 @@
 namespace npusim {
 namespace {
 
-// A device on which every way that is not this program's takes about half as long.
+// A device on which every candidate that is not this program's takes about half as long.
 std::vector<double> times_of(const Program& program, const Program& before) {
   std::vector<double> ms(program.methods[0].steps.size());
   for (size_t i = 0; i < program.methods[0].launches.size(); ++i) {
@@ -25,11 +25,11 @@ std::vector<double> times_of(const Program& program, const Program& before) {
 Tuning tune_digits(const std::shared_ptr<const Program>& program, const std::shared_ptr<const Program>& taken,
                    const TimeSteps& time) {
   TuneOptions options;
-  options.method = "main", options.device = "a device", options.ways = 3;
+  options.method = "main", options.device = "a device", options.candidates = 3;
   return tune(program, taken, options, time);
 }
 
-TEST_F(CudaTarget, TuningKeepsTheFastestWays) {
+TEST_F(CudaTarget, TuningKeepsTheFastestCandidates) {
   const auto program = digits_for("cuda:sm_90a");
   int timed = 0;
   const Tuning tuning = tune_digits(program, program, [&](const std::shared_ptr<const Program>& trial) {
@@ -41,16 +41,17 @@ TEST_F(CudaTarget, TuningKeepsTheFastestWays) {
   ASSERT_NE(tuning.program, program);
   size_t most = 0;
   for (const TunedKernel& k : tuning.kernels) {
-    most = std::max(most, k.ways.size());
-    EXPECT_GT(k.ways.size(), 1U);
-    EXPECT_EQ(k.ways[0].how, k.before);
-    EXPECT_TRUE(std::any_of(k.ways.begin(), k.ways.end(),
-                            [&](const TimedWay& way) { return way.how == k.after && way.ms == k.after_ms; }));
+    most = std::max(most, k.candidates.size());
+    EXPECT_GT(k.candidates.size(), 1U);
+    EXPECT_EQ(k.candidates[0].how, k.before);
+    EXPECT_TRUE(std::any_of(k.candidates.begin(), k.candidates.end(), [&](const TimedCandidate& candidate) {
+      return candidate.how == k.after && candidate.ms == k.after_ms;
+    }));
     EXPECT_NE(k.after, k.before);
     EXPECT_DOUBLE_EQ(k.before_ms, static_cast<double>(k.launches));
     EXPECT_LT(k.after_ms, 0.61 * static_cast<double>(k.launches));
   }
-  EXPECT_EQ(timed, static_cast<int>(most) + 1);  // as it is twice, and each other way once
+  EXPECT_EQ(timed, static_cast<int>(most) + 1);  // as it is twice, and each other one once
   const Program& tuned = *tuning.program;
   check_launches(tuned, 2);
   ASSERT_EQ(tuned.choices.size(), tuning.kernels.size());
@@ -101,8 +102,8 @@ TEST_F(CudaTarget, TuningChangesOneVariant) {
     EXPECT_EQ(tuning.program->methods[0].launches[i].how, program->methods[0].launches[i].how);
 }
 
-// A method that is one launch has ways too, and is timed as a whole: a hundredth of its time counts.
-TEST_F(CudaTarget, TuningChoosesAStreamsWay) {
+// A method that is one launch has candidates too, and is timed as a whole: a hundredth of its time counts.
+TEST_F(CudaTarget, TuningChoosesAStreamsCandidate) {
   CompileOptions options;
   options.target = "cuda:sm_90a,stream";
   const std::string ir = NPUSIM_SOURCE_DIR "/examples/models/tinyqwen/decode_ir.json";
@@ -117,7 +118,7 @@ TEST_F(CudaTarget, TuningChoosesAStreamsWay) {
     return ms;
   });
   ASSERT_EQ(tuning.kernels.size(), 1U);
-  EXPECT_EQ(tuning.kernels[0].ways.size(), 3U);
+  EXPECT_EQ(tuning.kernels[0].candidates.size(), 3U);
   ASSERT_NE(tuning.program, program);
   check_launches(*tuning.program, 2);
   const Launch& after = tuning.program->methods[0].launches.at(0);
@@ -135,11 +136,11 @@ TEST_F(CudaTarget, TuningLeavesAProgramThatIsNotFasterAlone) {
                     "digits.npubin"})
                 .code,
             0);
-  const std::vector<std::string> tune = {"tune", "digits.npubin", "--weights", digits("model.safetensors"), "--ways",
-                                         "2",    "--seconds",     "0.01"};
+  const std::vector<std::string> tune = {
+      "tune", "digits.npubin", "--weights", digits("model.safetensors"), "--candidates", "2", "--seconds", "0.01"};
   const Invocation alone = npusim(tune);
   EXPECT_EQ(alone.code, 0) << alone.err;
-  EXPECT_EQ(alone.out, "main: of 9 kernels with several ways none is faster in another one\ndigits.npubin\n");
+  EXPECT_EQ(alone.out, "main: of 9 kernels with several candidates no other one is faster\ndigits.npubin\n");
   EXPECT_EQ(files(), (std::vector<std::string>{"cache", "digits.npubin"}));
   std::vector<std::string> with_copy = tune;
   with_copy.insert(with_copy.end(), {"-o", "copy.npubin", "--json"});

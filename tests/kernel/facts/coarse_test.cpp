@@ -24,7 +24,7 @@ std::string show(DType dtype, Formula&& formula) {
     const bool near = facts.coarse[i] && (e.op == ExprOp::exp || facts.at_least_one[static_cast<size_t>(e.in[1])]);
     if (!text.empty()) text += ", ";
     text += e.op == ExprOp::exp ? "exp " : "div ";
-    text += near ? facts.beside_one[i] ? "flushed" : "near" : "exact";
+    text += near ? facts.next_to_one[i] ? "flushed" : "near" : "exact";
   }
   return text;
 }

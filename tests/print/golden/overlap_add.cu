@@ -18,31 +18,31 @@ extern "C" __global__ void __launch_bounds__(32) overlap_add_fa14c62e670609b1(
   const int i2 = point;
   for (int i0 = 0; i0 < 6; ++i0) {
     for (int batch = 0; batch < 4; batch += 4) {
-      int places[4];
+      int positions[4];
       float values[4];
       bf16 kept[4];
       #pragma unroll
       for (int step = 0; step < 4; ++step) {
-        places[step] = -1;
+        positions[step] = -1;
         const int i1 = batch + step;
         const float x_0 = in1[i0 * 12 + i1 * 3 + i2];
         const int at0 = i0 + i1 - 1;
-        places[step] = at0 >= 0 ? i2 + at0 * 3 : -1;
+        positions[step] = at0 >= 0 ? i2 + at0 * 3 : -1;
         values[step] = x_0;
       }
       #pragma unroll
       for (int step = 0; step < 4; ++step) {
-        if (places[step] >= 0) kept[step] = out0[places[step]];
+        if (positions[step] >= 0) kept[step] = out0[positions[step]];
       }
       #pragma unroll
       for (int step = 0; step < 4; ++step) {
-        if (places[step] < 0) continue;
+        if (positions[step] < 0) continue;
         #pragma unroll
         for (int before = 0; before < step; ++before) {
-          if (places[before] == places[step]) kept[step] = kept[before];
+          if (positions[before] == positions[step]) kept[step] = kept[before];
         }
         kept[step] = float_to_bf16((bf16_to_float(kept[step]) + values[step]));
-        out0[places[step]] = kept[step];
+        out0[positions[step]] = kept[step];
       }
     }
   }

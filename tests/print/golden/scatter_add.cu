@@ -17,33 +17,33 @@ extern "C" __global__ void __launch_bounds__(32) index_add_d1fb2d312d6f7784(
   if (point >= 12) return;
   const int i1 = point;
   for (int batch = 0; batch < 50; batch += 16) {
-    int places[16];
+    int positions[16];
     float values[16];
     float kept[16];
     #pragma unroll
     for (int step = 0; step < 16; ++step) {
-      places[step] = -1;
+      positions[step] = -1;
       const int i0 = batch + step;
       if (i0 < 50) {
         const long long x_1 = in1[i0];
         const float x_0 = in2[i0 * 12 + i1];
-        places[step] = check_index(x_1, 4, trap, 2) ? i1 + (int)x_1 * 12 : -1;
+        positions[step] = check_index(x_1, 4, trap, 2) ? i1 + (int)x_1 * 12 : -1;
         values[step] = x_0;
       }
     }
     #pragma unroll
     for (int step = 0; step < 16; ++step) {
-      if (places[step] >= 0) kept[step] = out0[places[step]];
+      if (positions[step] >= 0) kept[step] = out0[positions[step]];
     }
     #pragma unroll
     for (int step = 0; step < 16; ++step) {
-      if (places[step] < 0) continue;
+      if (positions[step] < 0) continue;
       #pragma unroll
       for (int before = 0; before < step; ++before) {
-        if (places[before] == places[step]) kept[step] = kept[before];
+        if (positions[before] == positions[step]) kept[step] = kept[before];
       }
       kept[step] = (kept[step] + values[step]);
-      out0[places[step]] = kept[step];
+      out0[positions[step]] = kept[step];
     }
   }
 }

@@ -311,14 +311,14 @@ def written_memories(node: torch.fx.Node) -> Iterator[int]:
 
 
 def itself(node: torch.fx.Node) -> torch.fx.Node:
-    """The tensor that calls give back, which they have written or turned."""
+    """The tensor that calls give back, which they have written or restrided."""
     while (same := _written_as(node)) is not None:
         node = same
     return node
 
 
 def _written_as(node: torch.fx.Node) -> torch.fx.Node | None:
-    """What a call has written or turned and gives back: its first operand, or `out`. None where it gives something else."""
+    """What a call has written or restrided and gives back: its first operand, or `out`. None where it gives something else."""
     made, at = node, 0
     if node.target is operator.getitem:  # one of several that it gives
         made, at = node.args

@@ -31,7 +31,7 @@ def wide(function: Callable[..., Pair]) -> Callable[..., Pair]:
     return call
 
 
-def _turned(function: Callable[[Pair], Pair]) -> Callable[[Pair], Pair]:
+def _rotated(function: Callable[[Pair], Pair]) -> Callable[[Pair], Pair]:
     """−i f(iz) of an odd function, which changes the parts before and after it: sin of sinh, asinh of asin, and so on."""
 
     def call(z: Pair) -> Pair:
@@ -320,7 +320,7 @@ def atanh(z: Pair) -> Pair:
     return re, torch.where(far, quarter, im)
 
 
-sin, tan, asinh, atan = _turned(sinh), _turned(tanh), _turned(asin), _turned(atanh)
+sin, tan, asinh, atan = _rotated(sinh), _rotated(tanh), _rotated(asin), _rotated(atanh)
 
 
 # ---- compositions
@@ -352,8 +352,8 @@ def sigmoid(z: Pair) -> Pair:
 
 
 def sinc(z: Pair) -> Pair:
-    turned = z[0] * math.pi - z[1] * 0.0, z[1] * math.pi + z[0] * 0.0
-    re, im = divide(sin(turned), turned)
+    rotated = z[0] * math.pi - z[1] * 0.0, z[1] * math.pi + z[0] * 0.0
+    re, im = divide(sin(rotated), rotated)
     nothing = (z[0] == 0) & (z[1] == 0)
     return torch.where(nothing, 1.0, re), torch.where(nothing, 0.0, im)
 

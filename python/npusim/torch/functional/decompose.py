@@ -30,10 +30,10 @@ from ..forms.foreach import written_one_by_one
 from ..forms.scalars import FILLS, FORMS, given_numbers, is_symbol, with_tensors
 from ..tracing.assigned import shown_by, with_old_values
 from .autocast import with_composites_apart
-from .given import with_memory_given, with_turns_told
+from .given import with_memory_given, with_restrides_shown
 from .layouts import asks_for_order, check_resized, with_copied_results, with_results_for_outs
 from .names import names_within, renamed
-from .shown import with_views_told
+from .shown import with_views_shown
 from .storage import with_views_for_resizes
 
 Form = Callable[..., Any]
@@ -52,9 +52,9 @@ WHOLE: ContextVar[frozenset[OpOverload]] = ContextVar("WHOLE", default=frozenset
 def functionalised(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
     """The program as calls that write nothing: what it changes is among its outputs, and its signature says whose they are.
     An operator is taken apart only where all that it comes to has a form: others keep their names."""
-    program = with_turns_told(program)
+    program = with_restrides_shown(program)
     check_resized(program)
-    program = with_memory_given(with_views_told(program))
+    program = with_memory_given(with_views_shown(program))
     program = with_views_for_resizes(program)
     program = with_results_for_outs(program)
     if asks_for_order(program):
@@ -125,7 +125,7 @@ def _with_values_apart(settle: Callable[..., Any]) -> Callable[..., Any]:
 
 def _begin_anew(program: torch.export.ExportedProgram) -> None:
     """Where the tracer follows the example, what stands for arguments and weights has its numbers and shape again: a trace
-    before has written and turned them."""
+    before has written and restrided them."""
     followed = [node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"]
     if any(getattr(value, "real_tensor", None) is not None for value in followed):
         for value, given in zip(followed, example_operands(program, program.graph), strict=True):

@@ -30,17 +30,17 @@ GRADIENTS = torch.ops.higher_order.wrap_with_set_grad_enabled
 Node = torch.fx.Node
 
 
-def with_turns_told(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
+def with_restrides_shown(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
     """The program in which each call that gives a tensor other memory, or another shape, is one of the tensor itself, under the
     name that PyTorch's functionalisation knows it by. The program itself where there is none."""
     return with_one_name(_with_data_set(_out_of_regions(program)))
 
 
 def _out_of_regions(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
-    """With the calls of regions of gradients in the place of these, where something is turned in one of them: what is from
-    outside is turned outside too, which no result of a region says. To a program such a region is nothing; strict export puts
-    `x.data = y` into one of its own."""
-    if not any(_is_turning(part, node) for part in parts_of(program.graph_module) for node in part.graph.nodes):
+    """With the calls of regions of gradients instead of these, where something is restrided in one of them: what is
+    from outside is restrided outside too, which no result of a region says. To a program such a region is nothing;
+    strict export puts `x.data = y` into one of its own."""
+    if not any(_is_restriding(part, node) for part in parts_of(program.graph_module) for node in part.graph.nodes):
         return program
     module, signature = copied(program.graph_module), copy.deepcopy(program.graph_signature)
     for part in reversed(parts_of(module)):  # those within a part first
@@ -72,12 +72,12 @@ def _take_parts(module: torch.fx.GraphModule, body: Node) -> None:
         module.delete_submodule(str(body.target))
 
 
-def _is_turning(module: torch.fx.GraphModule, node: Node) -> bool:
+def _is_restriding(module: torch.fx.GraphModule, node: Node) -> bool:
     if node.target != GRADIENTS:
         return node.target in DATA_SET
     body = module.get_submodule(str(node.args[1].target))  # type: ignore[union-attr]
     calls = [inner for part in parts_of(body) for inner in part.graph.nodes]  # type: ignore[arg-type]
-    return any(inner.target in DATA_SET or _turns(inner) for inner in calls)
+    return any(inner.target in DATA_SET or _restrides(inner) for inner in calls)
 
 
 def _with_data_set(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
@@ -118,8 +118,8 @@ def _begin_anew(program: torch.export.ExportedProgram, graph: torch.fx.Graph) ->
 
 def with_one_name(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
     """The program with one name for each tensor: what a call gives back as it was given, as `y.float()` does a y of float32 and
-    `y.contiguous()` one that is, may be given other memory, or be turned, by either. The program itself where nothing is."""
-    if not any(_turns(node) for part in parts_of(program.graph_module) for node in part.graph.nodes):
+    `y.contiguous()` one that is, may be given other memory, or be restrided, by either. The program itself where nothing is."""
+    if not any(_restrides(node) for part in parts_of(program.graph_module) for node in part.graph.nodes):
         return program
     module, signature = copied(program.graph_module), copy.deepcopy(program.graph_signature)
     for part in reversed(parts_of(module)):  # those within a part first
@@ -140,7 +140,7 @@ def _rename(signature: Any, names: dict[str, str]) -> None:
             spec.arg = TensorArgument(name=names[spec.arg.name])
 
 
-def _turns(node: Node) -> bool:
+def _restrides(node: Node) -> bool:
     op = node.target
     return isinstance(op, torch._ops.OpOverload) and torch.Tag.inplace_view in op.tags and op != ATEN.detach_.default
 
@@ -232,10 +232,10 @@ def with_memory_given(program: torch.export.ExportedProgram) -> torch.export.Exp
 
 def moved_states(program: torch.export.ExportedProgram) -> list[str]:
     """The buffers and parameters that set_ leaves in another layout."""
-    program = with_turns_told(program)
+    program = with_restrides_shown(program)
     targets = {spec.arg.name: str(spec.target) for spec in program.graph_signature.input_specs if spec.kind in STATES}
     found = [node for node in _given(program.graph) if node.name in targets]
-    now = [innermost(_turned(program.graph, node)[-1].meta["val"]) for node in found]
+    now = [innermost(_restrided(program.graph, node)[-1].meta["val"]) for node in found]
     pairs = zip(found, now, strict=True)
     return [targets[node.name] for node, value in pairs if innermost(node.meta["val"]).stride() != value.stride()]
 
@@ -318,7 +318,7 @@ def _check_apart(graph: torch.fx.Graph, states: dict[str, str]) -> None:
     given = [node for node in _given(graph) if node.name in states]
     owners = [node for node in graph.nodes if node.op == "placeholder" and node.name in states]
     first = {node: memory_of(innermost(node.meta["val"])) for node in owners}
-    left = first | {node: memory_of(innermost(_turned(graph, node)[-1].meta["val"])) for node in given}
+    left = first | {node: memory_of(innermost(_restrided(graph, node)[-1].meta["val"])) for node in given}
     written = {memory for node in graph.nodes if not sets(node) for memory in written_memories(node)}
     for x in given:
         for other in owners:
@@ -328,7 +328,7 @@ def _check_apart(graph: torch.fx.Graph, states: dict[str, str]) -> None:
             raise UnsupportedError([Problem(f"'{states[x.name]}'", what)])
 
 
-def _turned(graph: torch.fx.Graph, x: Node) -> list[Node]:
+def _restrided(graph: torch.fx.Graph, x: Node) -> list[Node]:
     """The calls that give a tensor other memory, or another shape."""
     return [node for node in graph.nodes if node is not x and reshapes(node) and itself(node) is x]
 
@@ -337,10 +337,10 @@ def _given(graph: torch.fx.Graph) -> list[Node]:
     """What set_ gives other memory, in the order of its first call."""
     found = dict.fromkeys(itself(node) for node in graph.nodes if sets(node))
     for x in found:
-        turned = _turned(graph, x)
-        before, now = x.meta["val"], turned[-1].meta["val"]
+        restrided = _restrided(graph, x)
+        before, now = x.meta["val"], restrided[-1].meta["val"]
         if x.op == "placeholder" and (before.shape != now.shape or before.dtype != now.dtype):
-            raise _refused(turned[-1], f"leaves '{x.name}' {list(now.shape)}, which is given as {list(before.shape)}")
+            raise _refused(restrided[-1], f"leaves '{x.name}' {list(now.shape)}, which is given as {list(before.shape)}")
     return list(found)
 
 

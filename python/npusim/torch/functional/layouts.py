@@ -1,6 +1,6 @@
 """Writes in place whose result PyTorch's functionalisation leaves in another order of memory than what is written has.
 
-`x.t().masked_fill_(m, 0)` leaves x row-major; functionalised, x is then a turned view of a row-major result, and
+`x.t().masked_fill_(m, 0)` leaves x row-major; functionalised, x is then a transposed view of a row-major result, and
 `x.view(-1)`, which needs no copy, has none that it could do without. What `x.as_strided(…)` addresses would be elsewhere."""
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ def _strides_of(value: torch.Tensor) -> tuple[int, ...]:
 
 
 def _apart(examples: list[Any]) -> list[Any]:
-    """A call may turn them."""
+    """A call may restride them."""
     return [value.detach() if isinstance(value, torch.Tensor) else value for value in examples]
 
 
@@ -252,8 +252,8 @@ def _in_order(graph: torch.fx.Graph, value: torch.fx.Node, to: torch.fx.Node) ->
     """A value in the order of memory that it is copied to: PyTorch takes it itself for what a weight is then."""
     strides = to.meta["val"].stride()
     order = sorted(range(len(strides)), key=lambda d: -strides[d])
-    turned = call(graph, ATEN.permute.default, value, order)
-    dense = call(graph, ATEN.clone.default, turned, memory_format=torch.contiguous_format)
+    transposed = call(graph, ATEN.permute.default, value, order)
+    dense = call(graph, ATEN.clone.default, transposed, memory_format=torch.contiguous_format)
     return call(graph, ATEN.permute.default, dense, [order.index(d) for d in range(len(order))])
 
 

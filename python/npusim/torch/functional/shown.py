@@ -19,13 +19,13 @@ CONSTANTS = {ATEN.lift_fresh.default, ATEN.lift_fresh_copy.default}
 Node = torch.fx.Node
 
 
-def with_views_told(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
+def with_views_shown(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
     """The program with a view in place of each such result; the program itself where there is none."""
-    if not any(True for _ in _untold(program.graph_module)):
+    if not any(True for _ in _not_shown(program.graph_module)):
         return program
     module = copied(program.graph_module)
     spent: dict[Node, None] = {}  # whose results are told now; of others that nothing reads, effects may be wanted
-    for node, source in list(_untold(module)):
+    for node, source in list(_not_shown(module)):
         if node.target is operator.getitem:
             spent[node.args[0]] = None  # type: ignore[index]
         _tell(node, source)
@@ -36,7 +36,7 @@ def with_views_told(program: torch.export.ExportedProgram) -> torch.export.Expor
     return rebuilt(program, module)
 
 
-def _untold(module: torch.fx.GraphModule) -> Iterator[tuple[Node, Node]]:
+def _not_shown(module: torch.fx.GraphModule) -> Iterator[tuple[Node, Node]]:
     """Results that are written memory of an operand's, and the operand."""
     parts = parts_of(module)
     written = {memory for part in parts for node in part.graph.nodes for memory in written_memories(node)}

@@ -15,32 +15,32 @@ from ..facts.checks import example_operands, hold
 from ..facts.rows import call
 
 ATEN = torch.ops.aten
-MOST_TURNS = 1000  # each is a copy of the body
+MOST_ITERATIONS = 1000  # each is a copy of the body
 
 
 def unroll_loops(program: torch.export.ExportedProgram, graph: torch.fx.Graph) -> list[str]:
-    """Puts the turns of each while_loop one behind the other. Gives what the graph is made for: turns whose number
+    """Puts the iterations of each while_loop one behind the other. Gives what the graph is made for: iterations whose number
     arguments or the model's values decide.
 
-    Raises UnsupportedError for a loop that does not end within MOST_TURNS turns."""
+    Raises UnsupportedError for a loop that does not end within MOST_ITERATIONS iterations."""
     if not any(map(_is_loop, graph.nodes)) or program.example_inputs is None:
         return []
     conditions: dict[str, list[torch.fx.Node]] = {}
-    turns: dict[str, int] = {}
+    iterations: dict[str, int] = {}
     while loops := [node for node in graph.nodes if _is_loop(node)]:  # a body may have loops of its own
-        found = _turns(program, graph, loops)
+        found = _iterations(program, graph, loops)
         for node in loops:
-            turns[node.name] = found[node]
+            iterations[node.name] = found[node]
             conditions[node.name] = _unroll(graph, program.graph_module, node, found[node])
     open_ = _not_constant(program, graph)
     checks, made_for = [], []
     for name, truths in conditions.items():
         if decided := [truth for truth in truths if truth in open_]:
-            made_for.append(f"{name} (while_loop): {turns[name]} turns")
+            made_for.append(f"{name} (while_loop): {iterations[name]} iterations")
             with graph.inserting_before(_behind(graph, decided)):
                 checks.append(
                     (
-                        f"{name}_turns",
+                        f"{name}_iterations",
                         functools.reduce(functools.partial(call, graph, ATEN.logical_and.default), decided),
                     )
                 )
@@ -52,7 +52,7 @@ def _is_loop(node: torch.fx.Node) -> bool:
     return node.op == "call_function" and getattr(node.target, "__name__", "") == "while_loop"
 
 
-def _turns(
+def _iterations(
     program: torch.export.ExportedProgram, graph: torch.fx.Graph, loops: list[torch.fx.Node]
 ) -> dict[torch.fx.Node, int]:
     """How often the bodies run with the example arguments."""
@@ -65,12 +65,12 @@ def _turns(
             condition, body, carried, more = self.fetch_args_kwargs_from_env(node)[0]
             found[node] = 0
             while bool(condition(*carried, *more)):
-                if found[node] == MOST_TURNS:
+                if found[node] == MOST_ITERATIONS:
                     raise UnsupportedError(
                         [
                             Problem(
                                 f"node '{node.name}' (while_loop)",
-                                f"takes more than {MOST_TURNS} turns for the example",
+                                f"takes more than {MOST_ITERATIONS} iterations for the example",
                             )
                         ]
                     )
@@ -83,18 +83,18 @@ def _turns(
 
 
 def _unroll(
-    graph: torch.fx.Graph, module: torch.fx.GraphModule, node: torch.fx.Node, turns: int
+    graph: torch.fx.Graph, module: torch.fx.GraphModule, node: torch.fx.Node, iterations: int
 ) -> list[torch.fx.Node]:
-    """Puts so many turns in the place of the loop; what must be true for there to be no fewer and no more."""
+    """Replaces the loop by so many iterations; what must be true for there to be no fewer and no more."""
     condition, body, carried, more = node.args
     truths: list[torch.fx.Node] = []
     with graph.inserting_before(node):
-        for turn in range(turns + 1):
+        for iteration in range(iterations + 1):
             (truth,) = insert(graph, module, condition, [*carried, *more])
             if isinstance(truth, torch.fx.Node):
                 truth = call(graph, ATEN.reshape.default, truth, [])
-                truths.append(truth if turn < turns else call(graph, ATEN.logical_not.default, truth))
-            if turn < turns:
+                truths.append(truth if iteration < iterations else call(graph, ATEN.logical_not.default, truth))
+            if iteration < iterations:
                 carried = insert(graph, module, body, [*carried, *more])
     for user in list(node.users):
         assert user.target is operator.getitem

@@ -7,10 +7,10 @@ import torch
 from ..facts.aliases import copied, without_failed
 from ..facts.checks import hold_assertions
 from ..functional.decompose import functionalised
-from ..functional.given import with_turns_told
-from ..functional.turned import left_turned, with_turned
+from ..functional.given import with_restrides_shown
+from ..functional.restrided import left_restrided, with_restrided
 from ..tracing.branches import Asked
-from ..tracing.dtypes import with_dtypes_told
+from ..tracing.dtypes import with_dtypes_shown
 from .bins import settle_bins
 from .chosen import spell_out_chosen
 from .kernels import spell_out_kernels
@@ -45,14 +45,14 @@ def prepared(
     program: torch.export.ExportedProgram, branches: dict[str, Asked] | None
 ) -> tuple[torch.export.ExportedProgram, torch.fx.Graph, list[str], set[str]]:
     """The program with what its passes make of it, the graph to be written, the sizes and branches that it is made for, and
-    the arguments that it turns in place and does not write. branches: who asks what the graph asserts, where branches are
+    the arguments that it restrides in place and does not write. branches: who asks what the graph asserts, where branches are
     those of the example."""
-    program = with_turns_told(with_dtypes_told(without_failed(program)))
+    program = with_restrides_shown(with_dtypes_shown(without_failed(program)))
     refuse_by_line(program)
-    left = left_turned(program)
+    left = left_restrided(program)
     for traced in TRACED:
         program = traced(program)
-    program, unwritten = with_turned(program, left)
+    program, unwritten = with_restrided(program, left)
     graph = copied(program.graph_module).graph
     made_for = unroll_loops(program, graph)
     spell_out_all(graph)

@@ -13,7 +13,7 @@ from torch.utils import _pytree as pytree
 from ...errors import Problem, UnsupportedError
 from ..facts.aliases import parts_of
 from ..facts.needed import find_needed
-from ..facts.told import place_of
+from ..facts.messages import place_of
 
 GENERATOR = (
     "draws from a generator of its own, which is no part of a program: draw without it, and begin the sequence with "

@@ -16,7 +16,7 @@ from ...errors import Problem, UnsupportedError
 from ..facts.checks import example_operands, hold, is_tensor
 from ..facts.needed import CONDITIONS, find_needed
 from ..facts.rows import call
-from ..facts.told import place_of
+from ..facts.messages import place_of
 from ..forms.scalars import FILLS, arguments, arguments_of, given_numbers, made_tensors, with_tensors
 from ..tracing.branches import INSTEAD, Asked, asked_by, condition_of, is_exact
 from .numbers import READS

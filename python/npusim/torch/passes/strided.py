@@ -61,8 +61,8 @@ def _in_memory_order(graph: torch.fx.Graph, node: torch.fx.Node, order: list[int
     """The value with its dimensions in this order, row-major."""
     if order == sorted(order):
         return row_major(graph, node)
-    turned = call(graph, ATEN.permute.default, node, order)
-    return call(graph, ATEN.clone.default, turned, memory_format=torch.contiguous_format)
+    transposed = call(graph, ATEN.permute.default, node, order)
+    return call(graph, ATEN.clone.default, transposed, memory_format=torch.contiguous_format)
 
 
 def row_major(graph: torch.fx.Graph, node: torch.fx.Node) -> torch.fx.Node:

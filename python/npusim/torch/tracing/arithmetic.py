@@ -22,7 +22,7 @@ from torch._export.non_strict_utils import _tensor_min_max
 
 from ...errors import Problem, UnsupportedError
 from ..facts.threads import ASKER, replaced
-from ..facts.told import is_of_a_library, place
+from ..facts.messages import is_of_a_library, place
 from .swallowed import noted
 
 Function = Callable[..., Any]

@@ -20,7 +20,7 @@ from torch.utils import _pytree as pytree
 from ...errors import Problem, UnsupportedError
 from ..facts.aliases import ATEN, copied, memory_of, place_of, rebuilt, shows_twice
 from ..facts.threads import replaced, without_warnings
-from ..facts.told import place
+from ..facts.messages import place
 from .contents import Contents
 from .dataclasses import called
 from .kept import OWN, kept

@@ -23,7 +23,7 @@ from torch.fx.experimental.symbolic_shapes import (
 
 from ...errors import Problem, UnsupportedError
 from ..facts.threads import replaced
-from ..facts.told import place
+from ..facts.messages import place
 
 ATEN = torch.ops.aten
 # What stands behind a condition in an assertion's message.

@@ -13,7 +13,7 @@ from torch.utils import _pytree as pytree
 
 from ...errors import Problem, UnsupportedError
 from ..facts.aliases import place_of, shows_twice
-from ..facts.told import NAMED
+from ..facts.messages import NAMED
 from .kept import NOTHING, SLOTS, Change, Kept
 
 LONGEST = 40  # characters of what a warning shows of a value

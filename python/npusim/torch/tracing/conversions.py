@@ -21,7 +21,7 @@ import torch
 from torch.fx.experimental.sym_node import SymNode
 
 from ..facts.threads import is_tracing, replaced
-from ..facts.told import is_of_a_library
+from ..facts.messages import is_of_a_library
 from .arithmetic import NAMED_FUNCTIONS, is_held, whole
 from .branches import AS_INT
 from .swallowed import noted, raising_swallowed
@@ -107,7 +107,7 @@ def traced_with_forms(trace: Callable[[], Result], forms: Forms) -> Result:
 
 
 @contextlib.contextmanager
-def _asking(done: set[int], told: Forms) -> Iterator[None]:
+def _asking(done: set[int], known: Forms) -> Iterator[None]:
     """Ends the trace where a number that a tensor holds becomes one of Python's in a module that may have other functions."""
 
     def asking(plain: Callable[..., Any]) -> Callable[..., Any]:
@@ -116,11 +116,11 @@ def _asking(done: set[int], told: Forms) -> Iterator[None]:
             if frame is None:
                 return plain(self, file, line)
             tree = _parsed("".join(linecache.getlines(frame.f_code.co_filename, frame.f_globals)))
-            forms = _forms(tree, frame, told)
+            forms = _forms(tree, frame, known)
             called = _called_in(tree, frame.f_lineno) if tree.body else set(frame.f_code.co_names)
             if id(frame.f_globals) not in done and called & forms.keys():
                 raise noted(_Again(frame.f_globals, forms))
-            token = AS_INT.set(told.follow_int and "int" in called - forms.keys())
+            token = AS_INT.set(known.follow_int and "int" in called - forms.keys())
             try:
                 return plain(self, file, line)
             except Exception as error:
@@ -156,13 +156,13 @@ def _caller() -> FrameType | None:
     return frame
 
 
-def _forms(tree: ast.Module, frame: FrameType, told: Forms) -> dict[str, Any]:
+def _forms(tree: ast.Module, frame: FrameType, known: Forms) -> dict[str, Any]:
     """What the module of a call is to find under which names."""
     plain = {id(function): form for function, form in NAMED_FUNCTIONS.items()}
     forms = {name: plain[id(value)] for name, value in frame.f_globals.items() if id(value) in plain}
     for name, form in CONVERSIONS.items():
         has = frame.f_globals.get(name, form) in (form.plain, form)  # type: ignore[attr-defined]
-        if has and _is_plain(tree, name) and (told.follow_int or name != "int"):
+        if has and _is_plain(tree, name) and (known.follow_int or name != "int"):
             forms[name] = form
     return forms
 

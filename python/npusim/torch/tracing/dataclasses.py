@@ -1,4 +1,4 @@
-"""Classes among a model's arguments and results which torch.export takes apart where PyTorch has been told of them: while a
+"""Classes among a model's arguments and results which torch.export takes apart where they are registered with PyTorch: while a
 model is exported, and around its forward(), npusim tells of those that nobody has."""
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Entry(NamedTuple):
     named: Any
 
 
-class Told:
+class Registered:
     """The classes of one export that are known otherwise to PyTorch than its user has it. They stand in its registries but
     while forward() runs: a class may register itself there, and is refused where it is registered."""
 
@@ -30,7 +30,7 @@ class Told:
         self.entries: dict[type, Entry] = {}
         self.below: dict[type, Entry | None] = {}  # what its user has of them, while they stand
         self.is_apart = False  # while forward() runs
-        self.paths: list[Any] = []  # of what was told of last, in this structure
+        self.paths: list[Any] = []  # of what was registered last, in this structure
         self.structure: pytree.TreeSpec | None = None
 
     def stand(self) -> None:
@@ -62,84 +62,84 @@ class Told:
         self.put(kind, entry)
 
 
-TOLD: ContextVar[Told | None] = ContextVar("TOLD", default=None)
+REGISTERED: ContextVar[Registered | None] = ContextVar("REGISTERED", default=None)
 
 
 @contextlib.contextmanager
-def classes_told(values: Any, strict: bool = False) -> Iterator[None]:
-    """PyTorch is told of the classes among these values and, within, of those that tell() is called with. strict: dynamo, which
-    does not follow what _made_apart() does, makes objects of them."""
-    told = Told(strict)
-    before = TOLD.set(told)
+def classes_registered(values: Any, strict: bool = False) -> Iterator[None]:
+    """Registers with PyTorch the classes among these values and, within, of those that tell() is called with.
+    strict: dynamo, which does not follow what _made_apart() does, makes objects of them."""
+    known = Registered(strict)
+    before = REGISTERED.set(known)
     try:
         tell(values)
         yield
     finally:
-        TOLD.reset(before)
-        told.withdraw()
+        REGISTERED.reset(before)
+        known.withdraw()
 
 
 @contextlib.contextmanager
 def as_registered() -> Iterator[None]:
     """While forward() runs: PyTorch's registries as their user has them."""
-    told = TOLD.get()
-    if told is None or told.is_apart:  # forward() within forward()
+    known = REGISTERED.get()
+    if known is None or known.is_apart:  # forward() within forward()
         yield
         return
-    told.withdraw()
-    told.is_apart = True
+    known.withdraw()
+    known.is_apart = True
     try:
         yield
     finally:
-        told.is_apart = False
-        told.stand()
+        known.is_apart = False
+        known.stand()
 
 
 def tell(values: Any) -> None:
-    """Tells of every dataclass among these values, and of what is in them; and of classes that are registered without keys,
+    """Registers every dataclass among these values, and of what is in them; and of classes that are registered without keys,
     whose parts have their places for names."""
-    told = TOLD.get()
-    if told is None or told.is_apart:
+    known = REGISTERED.get()
+    if known is None or known.is_apart:
         return
     for leaf in pytree.tree_leaves(values):
         if dataclasses.is_dataclass(leaf) and not isinstance(leaf, type):
-            _tell_dataclass(told, type(leaf))
+            _register_dataclass(known, type(leaf))
             tell(leaf)
-    _tell_structure(told, pytree.tree_structure(values))
-    found, told.structure = pytree.tree_flatten_with_path(values)
-    told.paths = [path for path, _ in found]
+    _register_structure(known, pytree.tree_structure(values))
+    found, known.structure = pytree.tree_flatten_with_path(values)
+    known.paths = [path for path, _ in found]
 
 
 def paths_of(structure: pytree.TreeSpec) -> list[Any]:
     """Where the leaves of a structure stand. Numbers in their places may be nothing that a class can be made of: what the
     model has returned says it, if it is known."""
-    told = TOLD.get()
-    if told is not None and told.structure == structure:
-        return told.paths
+    known = REGISTERED.get()
+    if known is not None and known.structure == structure:
+        return known.paths
     dummy = pytree.tree_unflatten(list(range(structure.num_leaves)), structure)
     return [path for path, _ in pytree.tree_flatten_with_path(dummy)[0]]
 
 
-def tell_structures(program: torch.export.ExportedProgram) -> None:
+def register_structures(program: torch.export.ExportedProgram) -> None:
     """Tells of the classes in what a program is given and returns."""
-    told = TOLD.get()
+    known = REGISTERED.get()
     for structure in (program.call_spec.in_spec, program.call_spec.out_spec):
-        if told is not None and structure is not None:
-            _tell_structure(told, structure)
+        if known is not None and structure is not None:
+            _register_structure(known, structure)
 
 
-def _tell_structure(told: Told, structure: pytree.TreeSpec) -> None:
+def _register_structure(known: Registered, structure: pytree.TreeSpec) -> None:
     if structure.is_leaf():
         return
     entry = _registered(structure.type)
     if entry is not None and entry.node.flatten_with_keys_fn is None:
         node = entry.node._replace(flatten_with_keys_fn=functools.partial(_with_places, entry.node.flatten_fn))
-        told.put(structure.type, entry._replace(node=node))
+        known.put(structure.type, entry._replace(node=node))
     for child in structure.children():
-        _tell_structure(told, child)
+        _register_structure(known, child)
 
 
-def _tell_dataclass(told: Told, kind: type) -> None:
+def _register_dataclass(known: Registered, kind: type) -> None:
     if kind in pytree.SUPPORTED_NODES:
         return
     nameless = _nameless()
@@ -148,13 +148,13 @@ def _tell_dataclass(told: Told, kind: type) -> None:
     assert entry is not None
     _register(kind, None)
     _set_nameless(nameless)
-    told.put(kind, entry)
+    known.put(kind, entry)
 
 
 @contextlib.contextmanager
-def results_told(model: torch.nn.Module, strict: bool) -> Iterator[None]:
-    """PyTorch is told, as it traces, of what the model returns. strict: dynamo takes it or does not before a model has
-    returned, and follows no such calls: check_assigned() has told of it."""
+def results_registered(model: torch.nn.Module, strict: bool) -> Iterator[None]:
+    """Registers with PyTorch, as it traces, the classes of what the model returns. strict: dynamo takes
+    it or does not before a model has returned, and follows no such calls: check_assigned() has reported it."""
     if strict:
         yield
         return
@@ -172,7 +172,7 @@ def results_told(model: torch.nn.Module, strict: bool) -> Iterator[None]:
 
 
 def called(call: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-    """What this call of a model gives, of which PyTorch is told."""
+    """What this call of a model gives, whose classes are registered with PyTorch."""
     with as_registered():
         result = call(*args, **kwargs)
     tell(result)
@@ -183,14 +183,14 @@ def called(call: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
 def registrations_kept(is_put_back: Callable[[], bool]) -> Iterator[None]:
     """What forward() registers is forgotten again where what it has set is put back: it may ask that whether it has
     registered a class. Within this export it stands on."""
-    told = TOLD.get()
-    before, nameless = told.users() if told is not None else set(), _nameless()
+    known = REGISTERED.get()
+    before, nameless = known.users() if known is not None else set(), _nameless()
     try:
         yield
     finally:
-        if told is not None and (made := told.users() - before) and is_put_back():
+        if known is not None and (made := known.users() - before) and is_put_back():
             for kind in made:
-                told.adopt(kind)
+                known.adopt(kind)
             _set_nameless(nameless)
 
 

@@ -15,7 +15,7 @@ from torch.utils import _pytree as pytree
 from ...errors import Problem, UnsupportedError
 from ..facts.aliases import copied, parts_of, rebuilt
 from ..facts.rows import call
-from ..facts.told import place_of
+from ..facts.messages import place_of
 
 ATEN = torch.ops.aten
 Node = torch.fx.Node
@@ -45,7 +45,7 @@ def defaults() -> tuple[torch.dtype, Any]:
     return torch.get_default_dtype(), torch.utils._device.CURRENT_DEVICE
 
 
-def with_dtypes_told(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
+def with_dtypes_shown(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
     """The program in which each call that had another default dtype than this thread's says its dtype; the program itself where
     there is none. Raises UnsupportedError, with the model's line, where a call has no form for that."""
     if not any(_had_another(node) for part in parts_of(program.graph_module) for node in part.graph.nodes):

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import TypeVar
 
-from ..facts.told import is_of_a_library
+from ..facts.messages import is_of_a_library
 
 E = TypeVar("E", bound=BaseException)
 Result = TypeVar("Result")

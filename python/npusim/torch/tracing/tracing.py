@@ -58,8 +58,8 @@ def following_example() -> Iterator[None]:
 
 
 def _written_once(dispatch: Callable[..., Any]) -> Callable[..., Any]:
-    """PyTorch's way to run an operator with the example's numbers, which has run one that writes, or turns what it is given,
-    when it goes on with what the operator is made of: of these it asks for shapes alone."""
+    """PyTorch's way to run an operator with the example's numbers, which has run one that writes, or restrides what it is
+    given, when it goes on with what the operator is made of: of these it asks for shapes alone."""
     writing: list[Any] = []
 
     def dispatch_once(self: FakeTensorMode, op: Any, types: Any, args: Any, kwargs: Any) -> Any:

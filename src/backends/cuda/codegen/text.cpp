@@ -57,13 +57,13 @@ std::string function_head(const Kernel& kernel, const Product& product, const La
                                  fmt::format("{}", fmt::join(all, ",\n    ")), std::to_string(one.threads) + cluster);
   // Blocks of the next launch would take room from those of this one that have not begun.
   if (one.blocks * copies * pieces <= features.units) head += "  lead();\n";
-  Term place = "blockIdx.x";
+  Term grid_index = "blockIdx.x";
   if (pieces != 1) {
     head += fmt::format("  const int piece = blockIdx.x % {};\n", pieces);
-    place = term("{} / {}", place, pieces);
+    grid_index = term("{} / {}", grid_index, pieces);
   }
-  if (copies == 1) return head + fmt::format("  const int block = {};\n", place.text);
-  head += fmt::format("  const int copy = {0:*} / {1}, block = {0:*} % {1};\n", place, one.blocks);
+  if (copies == 1) return head + fmt::format("  const int block = {};\n", grid_index.text);
+  head += fmt::format("  const int copy = {0:*} / {1}, block = {0:*} % {1};\n", grid_index, one.blocks);
   int reads = 0, writes = 0;
   for (const KernelArg& arg : kernel.args) {
     const std::string name = fmt::format("{}{}", arg.written ? "out" : "in", arg.written ? writes++ : reads++);

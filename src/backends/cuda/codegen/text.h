@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include "backends/cuda/codegen/made.h"
+#include "backends/cuda/codegen/generated.h"
 #include "plan/product.h"
 #include "print/print.h"
 #include "print/term.h"

@@ -25,7 +25,7 @@ Case shaped(std::string name, Kernel kernel, const cuda::codegen::attention::Att
   std::string why;
   const auto attention = attention_of(kernel, why);
   EXPECT_TRUE(attention) << name << ": " << why;
-  cuda::codegen::Made made = cuda::codegen::attention::make_attention(kernel, *attention, shape);
+  cuda::codegen::GeneratedKernel made = cuda::codegen::attention::make_attention(kernel, *attention, shape);
   made.symbol = kernel_name(kernel);
   return {std::move(name), std::move(kernel), std::move(made)};
 }
@@ -37,7 +37,7 @@ Case summarized(std::string name, Kernel kernel, const cuda::codegen::attention:
   EXPECT_EQ(parts.steps.size(), 3U) << name;
   for (const BoundKernel& step : parts.steps) EXPECT_EQ(check_kernel(step.kernel), std::vector<std::string>{}) << name;
   Case one = shaped(std::move(name), parts.steps.back().kernel, shape);
-  EXPECT_TRUE(one.made.how.ends_with("by warpgroups, told what is hidden")) << one.made.how;
+  EXPECT_TRUE(one.made.how.ends_with("by warpgroups, with a summary of the mask")) << one.made.how;
   one.given = [parts](std::vector<HostTensor>& memory) {
     const std::vector<int>& known = parts.steps.back().values;
     for (const BoundKernel& step : std::span(parts.steps).first(2)) {

@@ -18,7 +18,7 @@
 #include "print/print.h"
 
 namespace npusim {
-using cuda::codegen::Made;
+using cuda::codegen::GeneratedKernel;
 
 std::vector<bool> second_ahead(const Kernel& kernel) {
   std::vector<bool> ahead(kernel.args.size());
@@ -82,7 +82,7 @@ std::string difference(const Case& c, const std::vector<HostTensor>& expected, c
 Case chosen(std::string name, Kernel kernel, const std::string& how) {
   kernel.name = name;
   const std::vector<bool> ahead = second_ahead(kernel);
-  Made made = cuda::codegen::choose::make_kernel(kernel, any, ahead);
+  GeneratedKernel made = cuda::codegen::choose::make_kernel(kernel, any, ahead);
   EXPECT_TRUE(made.how.starts_with(how)) << name << ": " << made.how;
   return {std::move(name), std::move(kernel), std::move(made), ahead};
 }
@@ -130,7 +130,7 @@ void check_steps(const std::vector<Steps>& all, bool drawn) {
   std::vector<cuda::Source> sources;
   std::set<std::string> symbols;
   std::vector<Unfused> parts;
-  std::vector<std::vector<Made>> made;
+  std::vector<std::vector<GeneratedKernel>> made;
   for (const Steps& s : all) {
     ASSERT_EQ(check_kernel(s.kernel), std::vector<std::string>{}) << s.name;
     parts.push_back(cuda::codegen::choose::find_parts(s.kernel, any));

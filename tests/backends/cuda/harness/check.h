@@ -12,7 +12,7 @@ namespace npusim {
 struct Case {
   std::string name;
   Kernel kernel;
-  cuda::codegen::Made made;
+  cuda::codegen::GeneratedKernel made;
   std::vector<bool> ahead = {};                              // by argument; empty: none
   std::function<void(std::vector<HostTensor>&)> given = {};  // puts what it needs into random memory
 };

@@ -1,6 +1,6 @@
 // The device that texts of the tests are chosen for.
 #pragma once
-#include "backends/cuda/codegen/made.h"
+#include "backends/cuda/codegen/generated.h"
 #include "codegen/target.h"
 
 namespace npusim {

@@ -1,4 +1,4 @@
-// A text becomes C++: shared memory by its place, a table of what is launched.
+// A text becomes C++: shared memory by its offset, a table of what is launched.
 #include "backends/cuda/harness/harness.h"
 
 #include <fmt/format.h>
@@ -79,7 +79,7 @@ std::string run(const std::string& command, int& status) {
 
 // What is written in PTX, and these, shim.h has in C++.
 const Dialect& harness_dialect() {
-  static const std::set<std::string_view> own = {"INFINITY", "NAN", "group_matrix", "group_matrix_turned", "pause"};
+  static const std::set<std::string_view> own = {"INFINITY", "NAN", "group_matrix", "group_matrix_transposed", "pause"};
   static const std::vector<Dialect::Helper> helpers = [] {
     std::vector<Dialect::Helper> kept;
     for (const Dialect::Helper& h : cuda::codegen::device::device_dialect().helpers)

@@ -52,8 +52,8 @@ TextRunner::TextRunner(const std::vector<cuda::Source>& functions) {
 
 TextRunner::~TextRunner() = default;
 
-std::string TextRunner::run(const Kernel& kernel, const cuda::codegen::Made& made, std::vector<HostTensor>& memory,
-                            mslx::Order order, const std::vector<bool>& ahead) {
+std::string TextRunner::run(const Kernel& kernel, const cuda::codegen::GeneratedKernel& made,
+                            std::vector<HostTensor>& memory, mslx::Order order, const std::vector<bool>& ahead) {
   std::vector<size_t> owner(memory.size());
   for (size_t i = 0; i < memory.size(); ++i)
     owner[i] = kernel.args[i].updates < 0 ? i : static_cast<size_t>(kernel.args[i].updates);

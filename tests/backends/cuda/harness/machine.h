@@ -22,7 +22,7 @@ class TextRunner {
   const std::string& error() const { return error_; }  // of the compiler
   // Launches one kernel on the memory of its arguments; what went wrong, a trap among it. On the CPU, threads take
   // turns in this order, and arguments that are not there ahead come when the launch waits for what precedes it.
-  std::string run(const Kernel& kernel, const cuda::codegen::Made& made, std::vector<HostTensor>& memory,
+  std::string run(const Kernel& kernel, const cuda::codegen::GeneratedKernel& made, std::vector<HostTensor>& memory,
                   mslx::Order order, const std::vector<bool>& ahead);
 
  private:

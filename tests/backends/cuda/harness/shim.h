@@ -73,7 +73,7 @@ inline Position position(const unsigned* at) { return {at[0], at[1], at[2]}; }
 #define HARNESS_SITE unsigned line = __builtin_LINE(), unsigned column = __builtin_COLUMN()
 inline void __syncthreads(HARNESS_SITE) { mslx_barrier(3, line * 256 + column); }
 
-// What the 32 lanes of a warp bring to one place.
+// What the 32 lanes of a warp pass to one call.
 template <typename T>
 struct Warp {
   const unsigned char* table;
@@ -200,23 +200,23 @@ T* behind(T* memory) {
 // Blocks of a cluster, by its number: where the shared memory of each is, and how many threads have come.
 struct Cluster {
   char* memory[8];
-  unsigned come, turn;
+  unsigned come, generation;
 };
 inline std::map<unsigned, Cluster> clusters;
 template <int blocks>
 void meet_cluster() {
   const mslx_call& me = *mslx_current();
-  const auto turn_of = [&](bool come) {
+  const auto generation_of = [&](bool come) {
     const std::lock_guard lock(harness_mutex);
     Cluster& cluster = clusters[me.tgpig[0] / blocks];
-    if (!come) return cluster.turn;
+    if (!come) return cluster.generation;
     cluster.memory[me.tgpig[0] % blocks] = static_cast<char*>(me.tgm[0]);
-    const unsigned turn = cluster.turn;
-    if (++cluster.come == blocks * me.tptg[0]) cluster.come = 0, ++cluster.turn;
-    return turn;
+    const unsigned generation = cluster.generation;
+    if (++cluster.come == blocks * me.tptg[0]) cluster.come = 0, ++cluster.generation;
+    return generation;
   };
-  const unsigned turn = turn_of(true);
-  while (turn_of(false) == turn) mslx_yield();
+  const unsigned generation = generation_of(true);
+  while (generation_of(false) == generation) mslx_yield();
 }
 template <int blocks, typename T>
 const T* of_piece(const T* mine, int block) {
@@ -290,7 +290,7 @@ inline void load_matrices(unsigned* to, const void* row, HARNESS_SITE) {
   for (unsigned i = 0; i < 4; ++i)
     std::memcpy(&to[i], static_cast<const char*>(warp.of(8 * i + warp.lane / 4)) + 4 * (warp.lane % 4), 4);
 }
-inline void load_matrices_turned(unsigned* to, const void* row, HARNESS_SITE) {
+inline void load_matrices_transposed(unsigned* to, const void* row, HARNESS_SITE) {
   if (reinterpret_cast<uintptr_t>(row) % 16) mslx_fail("a row of a matrix that is not aligned");
   const auto warp = meet(row, line * 256 + column);
   for (unsigned i = 0; i < 4; ++i)
@@ -299,13 +299,13 @@ inline void load_matrices_turned(unsigned* to, const void* row, HARNESS_SITE) {
                   static_cast<const char*>(warp.of(8 * i + 2 * (warp.lane % 4) + half)) + 2 * (warp.lane / 4), 2);
 }
 
-inline unsigned turn_matrix(unsigned two, HARNESS_SITE) {
+inline unsigned transpose_matrix(unsigned two, HARNESS_SITE) {
   const auto warp = meet(two, line * 256 + column);
-  unsigned turned = 0;
+  unsigned transposed = 0;
   for (unsigned half = 0; half < 2; ++half)
-    turned |= (warp.of((warp.lane % 4 * 2 + half) * 4 + warp.lane / 8) >> warp.lane / 4 % 2 * 16 & 0xffffu)
-              << half * 16;
-  return turned;
+    transposed |= (warp.of((warp.lane % 4 * 2 + half) * 4 + warp.lane / 8) >> warp.lane / 4 % 2 * 16 & 0xffffu)
+                  << half * 16;
+  return transposed;
 }
 
 struct Fragments {
@@ -343,7 +343,7 @@ struct GroupProduct {
   const unsigned short *a, *b;
   int k, columns;
   bool bf16, first = false;
-  int lines = 0;           // of `turned` products, behind which the next 64 columns lie; then k is 0
+  int lines = 0;           // of `transposed` products, behind which the next 64 columns lie; then k is 0
   float rows[2][16] = {};  // and a, which registers hold
 };
 struct GroupProducts {
@@ -372,8 +372,8 @@ inline void open_group_product(float (*sums)[4], const void* a, const void* b, i
   const auto lines = [](const void* p) { return static_cast<const unsigned short*>(p); };
   group_products[mslx_current()->tiitg].open.push_back({sums, lines(a), lines(b), k, columns, bf16, first});
 }
-inline void open_turned_product(float (*sums)[4], const unsigned* a, const void* b, int lines, int columns, bool bf16,
-                                unsigned site) {
+inline void open_transposed_product(float (*sums)[4], const unsigned* a, const void* b, int lines, int columns,
+                                    bool bf16, unsigned site) {
   Fragments mine{};
   std::memcpy(mine.a, a, sizeof mine.a);
   const auto warp = meet(mine, site);
@@ -387,16 +387,16 @@ inline void open_turned_product(float (*sums)[4], const unsigned* a, const void*
     }
   group_products[mslx_current()->tiitg].open.push_back(p);
 }
-#define HARNESS_GROUP(type, columns)                                                                                 \
-  inline void multiply_group_##type##_##columns(float(*sums)[4], const void* a, const void* b, int k) {              \
-    open_group_product(sums, a, b, k, columns, sizeof #type == sizeof "bf16", false);                                \
-  }                                                                                                                  \
-  inline void multiply_first_group_##type##_##columns(float(*sums)[4], const void* a, const void* b, int k) {        \
-    open_group_product(sums, a, b, k, columns, sizeof #type == sizeof "bf16", true);                                 \
-  }                                                                                                                  \
-  inline void multiply_turned_group_##type##_##columns(float(*sums)[4], const unsigned* a, const void* b, int lines, \
-                                                       HARNESS_SITE) {                                               \
-    open_turned_product(sums, a, b, lines, columns, sizeof #type == sizeof "bf16", line * 256 + column);             \
+#define HARNESS_GROUP(type, columns)                                                                          \
+  inline void multiply_group_##type##_##columns(float(*sums)[4], const void* a, const void* b, int k) {       \
+    open_group_product(sums, a, b, k, columns, sizeof #type == sizeof "bf16", false);                         \
+  }                                                                                                           \
+  inline void multiply_first_group_##type##_##columns(float(*sums)[4], const void* a, const void* b, int k) { \
+    open_group_product(sums, a, b, k, columns, sizeof #type == sizeof "bf16", true);                          \
+  }                                                                                                           \
+  inline void multiply_transposed_group_##type##_##columns(float(*sums)[4], const unsigned* a, const void* b, \
+                                                           int lines, HARNESS_SITE) {                         \
+    open_transposed_product(sums, a, b, lines, columns, sizeof #type == sizeof "bf16", line * 256 + column);  \
   }
 HARNESS_GROUP(f16, 64)
 HARNESS_GROUP(f16, 96)
@@ -415,8 +415,8 @@ HARNESS_GROUP(bf16, 256)
 template <typename T, int n>
 void hold(T (&)[n][4]) {}
 inline void begin_group() {}
-inline void take_turn() {}  // no memory depends on whose turn it is
-inline void give_turn() {}
+inline void acquire_section() {}  // no memory depends on who has the section
+inline void release_section() {}
 inline void show_words() {}
 inline void commit_group() {
   GroupProducts& mine = group_products[mslx_current()->tiitg];
@@ -452,7 +452,7 @@ struct LateArrival {
 };
 inline thread_local std::vector<LateArrival> late_arrivals;
 inline Mbarrier& mbarrier(unsigned long long* at) { return *reinterpret_cast<Mbarrier*>(at); }
-inline void mbarrier_turn(Mbarrier& b) {
+inline void mbarrier_flip(Mbarrier& b) {
   if (b.pending == 0 && b.bytes == 0) b.phase ^= 1, b.pending = b.expected, mslx_change();
 }
 inline void mbarrier_start(unsigned long long* at, unsigned count) {
@@ -463,7 +463,7 @@ inline void mbarrier_arrive(unsigned long long* at) {
   Mbarrier& b = mbarrier(at);
   if (b.pending == 0) mslx_fail("more arrive on a barrier than it expects");
   --b.pending;
-  mbarrier_turn(b);
+  mbarrier_flip(b);
 }
 inline void mbarrier_arrive_times(unsigned long long* at, unsigned times) {
   for (; times > 0; --times) mbarrier_arrive(at);
@@ -497,7 +497,7 @@ inline bool mbarrier_over(unsigned long long* at, unsigned parity) {
     bulk_copies.erase(bulk_copies.begin() + static_cast<long>(i));
     std::memcpy(c.to, c.from, c.bytes);
     mbarrier(at).bytes -= static_cast<int>(c.bytes);
-    mbarrier_turn(mbarrier(at));
+    mbarrier_flip(mbarrier(at));
     break;
   }
   return mbarrier(at).phase != parity;
@@ -531,19 +531,19 @@ inline void copy_bulk_once(void* to, const void* from, unsigned bytes, unsigned 
 
 // A barrier of the first 256 threads of a block. Its memory begins as ones.
 struct BlockMeeting {
-  unsigned come, turn;
+  unsigned come, generation;
 };
 inline void meet_block() {
   constexpr unsigned site = 90001, all = 256;
   auto* const meeting = static_cast<BlockMeeting*>(mslx_tg_alloc(site, sizeof(BlockMeeting)));
   if (mslx_current()->tiitg >= all) mslx_fail("a thread that does not compute meets those that do");
-  const unsigned turn = meeting->turn;
+  const unsigned generation = meeting->generation;
   if (++meeting->come == all - 1) {
-    meeting->come = ~0U, ++meeting->turn;
+    meeting->come = ~0U, ++meeting->generation;
     mslx_change();
     return;
   }
-  while (meeting->turn == turn) mslx_yield_until_change();
+  while (meeting->generation == generation) mslx_yield_until_change();
 }
 
 // Blocks run on threads of the machine.
@@ -558,7 +558,7 @@ inline unsigned clocks() {
   static thread_local unsigned now = 0;
   return now += 100;
 }
-inline void bring_nearer(const void* at) { (void)*static_cast<const volatile char*>(at); }
+inline void prefetch_l2(const void* at) { (void)*static_cast<const volatile char*>(at); }
 template <int left>
 void take_registers() {}
 template <int then>

@@ -8,7 +8,7 @@
 #include "kernel/contractions.h"
 
 namespace npusim {
-using cuda::codegen::Made;
+using cuda::codegen::GeneratedKernel;
 
 Case tiled(std::string name, Kernel kernel, const cuda::codegen::products::TileShape& shape) {
   kernel.name = name;
@@ -21,13 +21,14 @@ Case tiled(std::string name, Kernel kernel, const cuda::codegen::products::TileS
   const size_t number = name.size() % 3;  // none, one or the other
   product->a.ahead = number == 1, product->b.ahead = number == 2;
   for (const cuda::codegen::Operand* o : {&product->a, &product->b}) ahead[static_cast<size_t>(o->arg)] = o->ahead;
-  Made made = cuda::codegen::products::make_tiles(kernel, *product, shape, shape.groups || shape.fed ? hopper : any);
+  GeneratedKernel made =
+      cuda::codegen::products::make_tiles(kernel, *product, shape, shape.groups || shape.specialized ? hopper : any);
   made.symbol = cuda::codegen::function_name(kernel, *product);
   return {std::move(name), std::move(kernel), std::move(made), std::move(ahead)};
 }
 
 std::string name_of(const cuda::codegen::products::TileShape& s) {
-  return fmt::format("{}{}x{}", s.fed ? "fed" : s.groups ? "groups" : "", s.rows, s.columns);
+  return fmt::format("{}{}x{}", s.specialized ? "specialized" : s.groups ? "groups" : "", s.rows, s.columns);
 }
 
 Kernel batched_product(int64_t batch, int64_t m, int64_t n, int64_t k, bool a_across, bool b_across, DType type) {

@@ -212,7 +212,7 @@ class EmulatorTarget : public CodegenTarget {
   void plan(Program& program, const ProgramPlans&, std::vector<std::string>&) const override {
     const std::vector<plan::LaunchedFunction> functions = plan::fill_launches(
         program,
-        [&](const Sequence& s, const Launch& launch, plan::LaunchPlace) { return make_launch(program, s, launch); });
+        [&](const Sequence& s, const Launch& launch, plan::LaunchPosition) { return make_launch(program, s, launch); });
     if (functions.empty()) return;
     std::string text;
     for (const plan::LaunchedFunction& function : functions) {

@@ -55,13 +55,13 @@ class WarpText : AttentionText {
     t_.add(fmt::format("{}* const keys = queries + {};", type(), s_.rows() * depth_pitch()));
     t_.add(fmt::format("{}* const values = keys + {};", type(), 2 * s_.keys() * depth_pitch()));
     positions();
-    bring_queries(term("queries + line * {} + at * {}", depth_pitch(), word));
-    t_.open("const auto bring = [&](const int stage, const int first)");
+    load_queries(term("queries + line * {} + at * {}", depth_pitch(), word));
+    t_.open("const auto copy_words = [&](const int stage, const int first)");
     const auto line = [&](const char* to, int64_t pitch) {
       return term("{} + (stage * {} + line) * {} + at * {}", to, s_.keys(), pitch, word);
     };
-    bring(a_.k, true, s_.keys(), depth_words(), a_.axes.depth.size(), line("keys", depth_pitch()));
-    bring(a_.v, false, s_.keys(), column_words(), a_.columns, line("values", column_pitch()));
+    copy_words(a_.k, true, s_.keys(), depth_words(), a_.axes.depth.size(), line("keys", depth_pitch()));
+    copy_words(a_.v, false, s_.keys(), column_words(), a_.columns, line("values", column_pitch()));
     t_.close(";");
   }
 
@@ -71,12 +71,12 @@ class WarpText : AttentionText {
     t_.add("#pragma unroll");
     t_.add(fmt::format("for (int c = 0; c < {}; ++c) sums[c][0] = sums[c][1] = sums[c][2] = sums[c][3] = 0;", columns));
     t_.add("float top[2] = {-INFINITY, -INFINITY}, total[2] = {0, 0};");
-    t_.add("bring(0, 0);");
+    t_.add("copy_words(0, 0);");
     t_.add("commit_copies();");
     t_.open(fmt::format("for (int first = 0, stage = 0; first < bound; first += {}, stage ^= 1)", s_.keys()));
     t_.add("wait_copies<0>();");
     t_.add("__syncthreads();");
-    t_.add(fmt::format("if (first + {0} < bound) bring(stage ^ 1, first + {0});", s_.keys()));
+    t_.add(fmt::format("if (first + {0} < bound) copy_words(stage ^ 1, first + {0});", s_.keys()));
     t_.add("commit_copies();");
     const Term line = term("stage * {} + key_warp * {}", s_.keys(), s_.keys_of_warp);
     scores(line);
@@ -152,9 +152,10 @@ class WarpText : AttentionText {
                          n % 2 * 2 + 1));
     t_.add("#pragma unroll");
     t_.open(fmt::format("for (int c = 0; c < {}; c += 2)", column_words()));
-    t_.add(fmt::format(
-        "load_matrices_turned(b, values + ({:+} + j * 8 + lane / 8 % 2 * 8 + lane % 8) * {} + c * 8 + lane / 16 * 8);",
-        line, column_pitch()));
+    t_.add(
+        fmt::format("load_matrices_transposed(b, values + ({:+} + j * 8 + lane / 8 % 2 * 8 + lane % 8) * {} + c * 8 + "
+                    "lane / 16 * 8);",
+                    line, column_pitch()));
     t_.add(fmt::format("multiply_{}(sums[c], a, b);", type()));
     t_.add(fmt::format("multiply_{}(sums[c + 1], a, b + 2);", type()));
     t_.close();
@@ -181,7 +182,7 @@ int64_t pieces_of(const Attention& a, const Features& features) {
   return 0;
 }
 
-// The most rows of which there still are blocks for all multiprocessors, and stages that fit beside them.
+// The most rows of which there still are blocks for all multiprocessors, and stages that still fit.
 AttentionShape choose_attention(const Attention& a, const Features& features) {
   if (features.groups)
     if (const auto groups = choose_groups(a, features)) return *groups;
@@ -200,14 +201,14 @@ AttentionShape choose_attention(const Attention& a, const Features& features) {
   return s;
 }
 
-Made make_attention(const Kernel& kernel, const Attention& a, const AttentionShape& s) {
-  Made made;
+GeneratedKernel make_attention(const Kernel& kernel, const Attention& a, const AttentionShape& s) {
+  GeneratedKernel made;
   made.shape = {a.axes.batch.size() * ((a.axes.rows.size() + s.rows() - 1) / s.rows()), s.threads()};
   made.shared_bytes = s.groups ? group_bytes(a, s) : shared_bytes_of(a, s);
   made.groups = s.groups > 0;
   made.how = fmt::format("attention, {} rows to a block, {} keys to a stage of {} warps{}", s.rows(), s.keys(),
                          s.threads() / 32, s.groups ? ", by warpgroups" : "");
-  if (s.groups && find_summary(kernel, a, s)) made.how += ", told what is hidden";
+  if (s.groups && find_summary(kernel, a, s)) made.how += ", with a summary of the mask";
   made.functions = fmt::format("\n// {}: {}\n", kernel_name(kernel), made.how) +
                    (s.groups ? group_attention(kernel, a, s) : WarpText(kernel, a, s).run());
   return made;

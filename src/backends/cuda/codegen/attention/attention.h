@@ -1,6 +1,6 @@
 // Attention in one kernel: a block keeps some rows, walks the keys once and never stores a score.
 #pragma once
-#include "backends/cuda/codegen/made.h"
+#include "backends/cuda/codegen/generated.h"
 #include "plan/attention.h"
 
 namespace npusim::cuda::codegen::attention {
@@ -24,6 +24,6 @@ std::string attention_declines(const Attention& attention);
 // but the keys do not have them.
 int64_t pieces_of(const Attention& attention, const Features& features);
 AttentionShape choose_attention(const Attention& attention, const Features& features);
-Made make_attention(const Kernel& kernel, const Attention& attention, const AttentionShape& shape);
+GeneratedKernel make_attention(const Kernel& kernel, const Attention& attention, const AttentionShape& shape);
 
 }  // namespace npusim::cuda::codegen::attention

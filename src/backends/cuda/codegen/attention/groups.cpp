@@ -53,7 +53,7 @@ class GroupText : StageText {
   int64_t value_stage() const { return width_of(a_.columns) * keys(); }
 
   // Where word `at` of a line lies, in panels of `lines` lines.
-  static Term place(int64_t lines) {
+  static Term word_offset(int64_t lines) {
     return term("(at / 8 * {} + line) * {} + (at % 8 ^ line & 7) * {}", lines, panel, word);
   }
 
@@ -69,23 +69,23 @@ class GroupText : StageText {
     t_.add(fmt::format("{}* const values = keys + {};", type(), 2 * key_stage()));
     t_.add(fmt::format("volatile float* const marks = (volatile float*)(values + {});", 2 * value_stage()));
     positions();
-    bring_queries(term("queries + {:+}", place(s_.rows())));
+    load_queries(term("queries + {:+}", word_offset(s_.rows())));
     t_.add("commit_copies();");  // of their own: with those of keys, racecheck takes them for a race
-    bring_stage("key", a_.k, true, depth_words(), a_.axes.depth.size(), key_stage());
-    bring_stage("value", a_.v, false, a_.columns / word, a_.columns, value_stage());
+    copy_stage("key", a_.k, true, depth_words(), a_.axes.depth.size(), key_stage());
+    copy_stage("value", a_.v, false, a_.columns / word, a_.columns, value_stage());
   }
 
   // NAME_copies(slot, first): a thread's words of a stage from the key `first` on. Where they lie alike in all passes
   // over the stage, only their beginnings are computed.
-  void bring_stage(const std::string& name, const Operand& o, bool is_key, int64_t words, int64_t size,
-                   int64_t elements) {
+  void copy_stage(const std::string& name, const Operand& o, bool is_key, int64_t words, int64_t size,
+                  int64_t elements) {
     const int64_t lines = s_.threads() / words;
     const bool alike = s_.threads() % words == 0 && lines % 8 == 0 && keys() % lines == 0 && words * word == size &&
                        (!is_key || a_.axes.depth.dims.size() == 1);
     const std::string head = fmt::format("const auto {}_copies = [&](const int slot, const int first)", name);
     if (!alike) {
       t_.open(head);
-      bring(o, is_key, keys(), words, size, term("{}s + slot * {} + {:+}", name, elements, place(keys())));
+      copy_words(o, is_key, keys(), words, size, term("{}s + slot * {} + {:+}", name, elements, word_offset(keys())));
       return t_.close(";");
     }
     const int64_t step = o.strides[static_cast<size_t>(is_key ? a_.axes.keys.dims[0] : a_.axes.value_keys.dims[0])];
@@ -96,7 +96,7 @@ class GroupText : StageText {
     t_.add(fmt::format("{0}* {1}_to;", type(), name));
     t_.open("");
     t_.add(fmt::format("const int line = {}_line, at = thread % {};", name, words));
-    t_.add(fmt::format("{0}_to = {0}s + {1:+};", name, place(keys())));
+    t_.add(fmt::format("{0}_to = {0}s + {1:+};", name, word_offset(keys())));
     t_.close();
     t_.open(head);
     t_.add(fmt::format("const {}* const from = {}_from + ({})first * {};", type(), name, index, step));
@@ -140,7 +140,7 @@ class GroupText : StageText {
     t_.add("hold(scores);");
     softmax(at("0"));
     pack();
-    // Copies under way are the keys of the next stage and the values of this one. What read the slots of those that
+    // Copies in flight are the keys of the next stage and the values of this one. What read the slots of those that
     // follow is behind the barrier.
     t_.open("for (int next = 1; next < walked; ++next)");
     t_.add("const int slot = (next - 1) % 2;");
@@ -148,12 +148,12 @@ class GroupText : StageText {
     t_.add("hold(sums);");
     t_.add("hold(weights);");
     // Of two groups, one makes weights while the other one multiplies.
-    const bool turns = s_.groups == 2;
-    if (turns) t_.add("if (row_warp >= 4) take_turn();");
+    const bool ordered = s_.groups == 2;
+    if (ordered) t_.add("if (row_warp >= 4) acquire_section();");
     t_.add("begin_group();");
     scores("slot ^ 1");
     products("slot");
-    if (turns) t_.add("if (row_warp < 4) give_turn();");
+    if (ordered) t_.add("if (row_warp < 4) release_section();");
     t_.add(fmt::format("if (next + 1 < walked) key_copies(slot, {});", first_key("next + 1").text));
     t_.add(fmt::format("value_copies(slot ^ 1, {});", first_key("next").text));
     t_.add("commit_copies();");
@@ -195,7 +195,7 @@ class GroupText : StageText {
 
   void products(const Term& slot) {
     for (int64_t j = 0; j < keys() / 16; ++j)
-      t_.add(fmt::format("multiply_turned_group_{}_{}(sums, weights[{}], values + {} * {} + {}, {});", type(),
+      t_.add(fmt::format("multiply_transposed_group_{}_{}(sums, weights[{}], values + {} * {} + {}, {});", type(),
                          width_of(a_.columns), j, slot, value_stage(), j * 16 * panel, keys()));
     t_.add("commit_group();");
   }

@@ -9,7 +9,7 @@
 namespace npusim::cuda::codegen::attention {
 namespace {
 
-constexpr int together = 8;  // reads of a thread on their way
+constexpr int together = 8;  // reads of a thread in flight
 
 int64_t alike_rows(const Axis& rows, DimSet masked) {
   int64_t count = 1;
@@ -93,14 +93,14 @@ void StageText::close_states() {
   t_.close();
 }
 
-// The stages to walk. A hidden one counts nothing unless a key or a value is no finite number or a product leaves
-// what the score is finite for: the largest numbers tell.
+// The stages to walk. A hidden one counts nothing unless a key or a value is no finite number or a product leaves what
+// the score is finite for: the largest numbers decide.
 void StageText::find_stages() {
   if (!skips()) return t_.add("const int walked = stages;");
   t_.add("wait_copies<0>();");
   t_.add("__syncthreads();");
   t_.add("float query_top = 0, key_top = 0, value_top = 0;");
-  summary_ ? read_tops() : look_at_words();
+  summary_ ? read_tops() : inspect_words();
   t_.add("unsigned query_word = 0;");
   t_.open(
       fmt::format("for (int n = thread; n < {}; n += {})", s_.rows() * panel * depth_panels() / word, s_.threads()));
@@ -151,12 +151,12 @@ void StageText::read_tops() {
   t_.close();
 }
 
-void StageText::look_at_words() {
+void StageText::inspect_words() {
   t_.add("unsigned key_word = 0, value_word = 0;  // of the lower and of the upper halves, without signs");
   t_.open("for (int stage = 0; stage < stages; ++stage)");
   t_.add("if (states[stage] != 2) continue;");
-  look("key", a_.k, true, a_.axes.depth.size() / word);
-  look("value", a_.v, false, a_.columns / word);
+  inspect("key", a_.k, true, a_.axes.depth.size() / word);
+  inspect("value", a_.v, false, a_.columns / word);
   t_.close();
   t_.add(fmt::format("key_top = {}, value_top = {};", number("key_word").text, number("value_word").text));
 }
@@ -166,7 +166,7 @@ Term StageText::number(const Term& halves) const {
 }
 
 // A hidden stage's words, as they lie in memory.
-void StageText::look(const std::string& name, const Operand& o, bool is_key, int64_t words) {
+void StageText::inspect(const std::string& name, const Operand& o, bool is_key, int64_t words) {
   const int64_t step = o.strides[static_cast<size_t>(is_key ? a_.axes.keys.dims[0] : a_.axes.value_keys.dims[0])];
   t_.open(fmt::format("for (int from = thread; from < {}; from += {})", keys() * words, s_.threads() * together));
   t_.add(fmt::format("uint4 words[{}];", together));

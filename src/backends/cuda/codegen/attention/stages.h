@@ -24,7 +24,7 @@ class StageText : public AttentionText {
 
   int64_t keys() const { return s_.keys(); }
   int64_t depth_panels() const { return panels_of(a_.axes.depth.size()); }
-  // Whether stages that a mask hides are left out, after a look at what the mask is added to.
+  // Whether stages that a mask hides are left out, once what the mask is added to is inspected.
   bool skips() const { return masked_ && masked_->most > 0; }
   Term at(const Term& n) const { return skips() ? term("list[{}]", n.text) : n; }
   int lanes() const { return a_.keys % word == 0 ? word : 1; }
@@ -44,10 +44,10 @@ class StageText : public AttentionText {
   void close_states();
   void find_stages();
   void read_tops();
-  void look_at_words();
+  void inspect_words();
   Term number(const Term& halves) const;  // the larger of two
   void fold(const std::string& top, const Term& words);
-  void look(const std::string& name, const Operand& o, bool is_key, int64_t words);
+  void inspect(const std::string& name, const Operand& o, bool is_key, int64_t words);
 
   std::optional<AttentionSummary> summary_;
 };

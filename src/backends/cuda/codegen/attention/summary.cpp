@@ -24,7 +24,7 @@ int32_t number(Kernel& k, double value) {
   return add_expr(k, {.op = ExprOp::constant, .type = Scalar::f32, .number = value});
 }
 
-// What has a place of its own along the dimensions of the axes: the elements, and their steps.
+// What is one of its own along the dimensions of the axes: the elements, and their steps.
 int64_t set_steps(std::vector<int64_t>& steps, const Axis& axis, int64_t step) {
   for (size_t n = axis.dims.size(); n-- > 0;) {
     int64_t& of = steps[static_cast<size_t>(axis.dims[n])];

@@ -18,13 +18,14 @@ struct AttentionSummary {
   int key_tops = -1, value_tops = -1;
 };
 
-// With its rows in an order in which those that a mask does not tell apart are neighbours.
+// With its rows in an order in which those that a mask treats alike are neighbours.
 Attention in_order(const Attention& attention, DimSet masked);
 // By dimension of the score's space but its last one: how far apart the entries of states lie, and those of tops.
 std::vector<int64_t> state_steps(const Attention& in_order, DimSet masked, int64_t stages);
 std::vector<int64_t> top_steps(const Attention& attention);
 
-// The kernels that find it and the attention, which has it as arguments; no steps where the blocks look for themselves.
+// The kernels that find it and the attention, which has it as arguments; no steps where the blocks inspect the mask
+// themselves.
 Unfused summarize_attention(const Kernel& kernel, const Attention& attention, const AttentionShape& shape);
 // Nothing in a kernel that does not come from there.
 std::optional<AttentionSummary> find_summary(const Kernel& kernel, const Attention& attention,

@@ -72,7 +72,7 @@ void AttentionText::open_words(int64_t lines, int64_t words) {
   t_.add(fmt::format("const int line = n / {0}, at = n % {0};", words));
 }
 
-void AttentionText::bring_queries(const Term& to) {
+void AttentionText::load_queries(const Term& to) {
   open_words(s_.rows(), depth_words());
   t_.add("const int query = first_row + line;");
   take_apart(t_, "query", a_.axes.rows, "r");
@@ -84,7 +84,8 @@ void AttentionText::bring_queries(const Term& to) {
   t_.close();
 }
 
-void AttentionText::bring(const Operand& o, bool keys, int64_t lines, int64_t words, int64_t size, const Term& to) {
+void AttentionText::copy_words(const Operand& o, bool keys, int64_t lines, int64_t words, int64_t size,
+                               const Term& to) {
   open_words(lines, words);
   t_.add(fmt::format("const bool there = first + line < bound && at * {} < {};", word, size));
   const int64_t step = o.strides[static_cast<size_t>(keys ? a_.axes.keys.dims[0] : a_.axes.value_keys.dims[0])];

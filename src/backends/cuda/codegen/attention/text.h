@@ -37,8 +37,8 @@ class AttentionText {
   // A loop over the words of some lines, which all threads share.
   void open_words(int64_t lines, int64_t words);
   // What is copied of a query, or of the line `first + line` of keys or values: `to` is where its word goes.
-  void bring_queries(const Term& to);
-  void bring(const Operand& o, bool keys, int64_t lines, int64_t words, int64_t size, const Term& to);
+  void load_queries(const Term& to);
+  void copy_words(const Operand& o, bool keys, int64_t lines, int64_t words, int64_t size, const Term& to);
   // What the warps of a row found is put together through shared memory, in the order of their keys, and stored.
   void epilogue();
 

@@ -1,4 +1,4 @@
-// Who is asked, in order.
+// All implementations, in the order in which they are asked.
 #include "backends/cuda/codegen/choose/implementations.h"
 
 #include <fmt/format.h>
@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "backends/cuda/codegen/attention/attention.h"
-#include "backends/cuda/codegen/choose/beside.h"
+#include "backends/cuda/codegen/choose/side_by_side.h"
 #include "backends/cuda/codegen/products/columns.h"
 #include "backends/cuda/codegen/products/depthwise.h"
 #include "backends/cuda/codegen/products/dot.h"
@@ -27,8 +27,8 @@ namespace {
 
 constexpr size_t most_steps = 4;  // of a launch
 
-// One way to make launches. Of several steps, `joins` says how many of them, from the first on, are one launch, and
-// notes in the plan what it found; less than two: none, with the reason, or "" if it does not concern them. Of one
+// One implementation of launches. Of several steps, `joins` says how many of them, from the first on, are one launch,
+// and notes in the plan what it found; less than two: none, with the reason, or "" if it does not concern them. Of one
 // kernel, or equal ones, `concerns` says whether it is asked at all, and `declines` why it does not take them ("" if it
 // does).
 struct Implementation {
@@ -39,13 +39,14 @@ struct Implementation {
   bool (*concerns)(const Kernel& kernel, const Analysis& known);
   std::string (*declines)(const Kernel& kernel, const Analysis& known, const Product* product,
                           const Features& features);
-  std::vector<Made> (*make)(const LaunchKernels& launch, const Product* product, const Features& features, size_t most);
+  std::vector<GeneratedKernel> (*make)(const LaunchKernels& launch, const Product* product, const Features& features,
+                                       size_t most);
 };
 
-// Why `next` is not made beside `first`. A launch has one word for traps, in which the last one stays: the first of the
-// steps that trap would be lost.
+// Why `next` is not made side by side with `first`. A launch has one word for traps, in which the last one stays: the
+// first of the steps that trap would be lost.
 std::string next_declines(const GroupStep& first, const GroupStep& next, const Features& features) {
-  const std::string why = beside_declines(*next.kernel, features);
+  const std::string why = side_by_side_declines(*next.kernel, features);
   if (!why.empty()) return "the next: " + why;
   return takes_trap(*first.kernel) && takes_trap(*next.kernel) ? "both report what they meet" : "";
 }
@@ -87,12 +88,12 @@ size_t join_columns(std::span<const GroupStep> steps, std::span<const plan::Cont
   return plan.columns.size();
 }
 
-size_t join_beside(std::span<const GroupStep> steps, std::span<const plan::Contracted>, const Features& features,
-                   StepsPlan&, std::string& why) {
+size_t join_side_by_side(std::span<const GroupStep> steps, std::span<const plan::Contracted>, const Features& features,
+                         StepsPlan&, std::string& why) {
   const auto concerns = [](const GroupStep& step) { return is_plain(*step.kernel); };
   if (steps.size() < 2 || !concerns(steps[0]) || !concerns(steps[1]) || !products::are_apart(steps[0], steps[1]))
     return 0;
-  why = beside_declines(*steps[0].kernel, features);
+  why = side_by_side_declines(*steps[0].kernel, features);
   if (why.empty()) why = next_declines(steps[0], steps[1], features);
   if (!why.empty()) return 0;
   return count_related(steps, [&](const GroupStep& a, const GroupStep& b) {
@@ -137,53 +138,58 @@ std::string scan_declines(const Kernel& k, const Analysis&, const Product*, cons
 }
 std::string takes_all(const Kernel&, const Analysis&, const Product*, const Features&) { return {}; }
 
-std::vector<Made> make_pair(const LaunchKernels& l, const Product*, const Features& features, size_t most) {
+std::vector<GeneratedKernel> make_pair(const LaunchKernels& l, const Product*, const Features& features, size_t most) {
   return products::make_joined(*l.plan->pair, l.ahead, features, most);
 }
-std::vector<Made> make_columns(const LaunchKernels& l, const Product*, const Features& features, size_t most) {
+std::vector<GeneratedKernel> make_columns(const LaunchKernels& l, const Product*, const Features& features,
+                                          size_t most) {
   return products::make_columns(l.kernels, l.plan->columns, l.ahead, features, most);
 }
-std::vector<Made> make_all_beside(const LaunchKernels& l, const Product*, const Features& features, size_t) {
-  return {make_beside(l.kernels, features)};
+std::vector<GeneratedKernel> make_all_side_by_side(const LaunchKernels& l, const Product*, const Features& features,
+                                                   size_t) {
+  return {make_side_by_side(l.kernels, features)};
 }
-std::vector<Made> make_attention(const LaunchKernels& l, const Product*, const Features& features, size_t) {
+std::vector<GeneratedKernel> make_attention(const LaunchKernels& l, const Product*, const Features& features, size_t) {
   const plan::Attention& a = *l.plan->known.contracted.attention;
-  Made made = attention::make_attention(*l.kernels[0], a, attention::choose_attention(a, features));
+  GeneratedKernel made = attention::make_attention(*l.kernels[0], a, attention::choose_attention(a, features));
   made.symbol = kernel_name(*l.kernels[0]);
   return {std::move(made)};
 }
-std::vector<Made> make_dots(const LaunchKernels& l, const Product* p, const Features& features, size_t) {
+std::vector<GeneratedKernel> make_dots(const LaunchKernels& l, const Product* p, const Features& features, size_t) {
   return {products::make_dots(*l.kernels[0], *p, products::choose_dots(*p), features)};
 }
-std::vector<Made> make_patches(const LaunchKernels& l, const Product* p, const Features& features, size_t) {
+std::vector<GeneratedKernel> make_patches(const LaunchKernels& l, const Product* p, const Features& features, size_t) {
   const products::PatchConv& conv = *l.plan->known.patches;
   return {products::make_patches(*l.kernels[0], *p, conv, products::choose_patch(conv, features), features)};
 }
-std::vector<Made> make_depthwise(const LaunchKernels& l, const Product* p, const Features& features, size_t most) {
+std::vector<GeneratedKernel> make_depthwise(const LaunchKernels& l, const Product* p, const Features& features,
+                                            size_t most) {
   const ConvWindows& windows = *l.plan->known.contracted.windows;
-  std::vector<Made> ways;
+  std::vector<GeneratedKernel> candidates;
   for (const int pixels : products::rate_depthwise(windows, features))
-    if (ways.size() < most) ways.push_back(products::make_depthwise(*l.kernels[0], *p, windows, pixels, features));
-  return ways;
+    if (candidates.size() < most)
+      candidates.push_back(products::make_depthwise(*l.kernels[0], *p, windows, pixels, features));
+  return candidates;
 }
-std::vector<Made> make_tiles(const LaunchKernels& l, const Product* p, const Features& features, size_t most) {
-  std::vector<Made> ways;
+std::vector<GeneratedKernel> make_tiles(const LaunchKernels& l, const Product* p, const Features& features,
+                                        size_t most) {
+  std::vector<GeneratedKernel> candidates;
   for (const products::TileShape& shape : products::likeliest(products::rate_tiles(*p, features), most))
-    ways.push_back(products::make_tiles(*l.kernels[0], *p, shape, features));
-  return ways;
+    candidates.push_back(products::make_tiles(*l.kernels[0], *p, shape, features));
+  return candidates;
 }
-template <Made (*make)(const Kernel&, const Features&)>
-std::vector<Made> make_one(const LaunchKernels& l, const Product*, const Features& features, size_t) {
+template <GeneratedKernel (*make)(const Kernel&, const Features&)>
+std::vector<GeneratedKernel> make_one(const LaunchKernels& l, const Product*, const Features& features, size_t) {
   return {make(*l.kernels[0], features)};
 }
-std::vector<Made> make_as_rows(const LaunchKernels& l, const Product*, const Features& features, size_t) {
+std::vector<GeneratedKernel> make_as_rows(const LaunchKernels& l, const Product*, const Features& features, size_t) {
   return {make_rows(*l.kernels[0], l.ahead, features)};
 }
 
 constexpr Implementation implementations[] = {
     {By::pair, "pair", join_pair, nullptr, nullptr, make_pair},
     {By::columns, "columns", join_columns, nullptr, nullptr, make_columns},
-    {By::beside, "beside", join_beside, nullptr, nullptr, make_all_beside},
+    {By::side_by_side, "side by side", join_side_by_side, nullptr, nullptr, make_all_side_by_side},
     {By::attention, "attention", nullptr, is_attention, attention_declines, make_attention},
     {By::dots, "dots", nullptr, is_product, product_declines<products::dots_decline>, make_dots},
     {By::patches, "patches", nullptr, is_product, patches_decline, make_patches},
@@ -266,47 +272,49 @@ Group group_steps(std::span<const GroupStep> steps, const Features& features) {
   return {count, std::make_shared<const StepsPlan>(std::move(plan))};
 }
 
-std::vector<Made> make_ways(const LaunchKernels& launch, const Features& features, size_t most) {
+std::vector<GeneratedKernel> make_candidates(const LaunchKernels& launch, const Features& features, size_t most) {
   const StepsPlan& plan = *launch.plan;
   const Kernel& kernel = *launch.kernels[0];
   if (implementations[plan.implementation].joins) {
-    std::vector<Made> ways = implementations[plan.implementation].make(launch, nullptr, features, most);
-    for (Made& made : ways) made.early = true, made.declined = plan.declined;
-    return ways;
+    std::vector<GeneratedKernel> candidates =
+        implementations[plan.implementation].make(launch, nullptr, features, most);
+    for (GeneratedKernel& made : candidates) made.early = true, made.declined = plan.declined;
+    return candidates;
   }
   auto product = product_of(plan.known, static_cast<int>(launch.kernels.size()));
   if (product)
     for (Operand* o : {&product->a, &product->b}) o->ahead = launch.ahead[static_cast<size_t>(o->arg)];
   const Product* p = product ? &*product : nullptr;
-  std::vector<Made> ways;
+  std::vector<GeneratedKernel> candidates;
   std::vector<Declined> declined = plan.declined;
-  // Others than the first that are asked of the same kernels are ways to make it too.
-  for (size_t n = plan.implementation; ways.size() < most;
+  // Others than the first that are asked of the same kernels are candidates too.
+  for (size_t n = plan.implementation; candidates.size() < most;
        n = find_implementation(n + 1, kernel, plan.known, p, features, declined)) {
     const Implementation& i = implementations[n];
     if (i.concerns != implementations[plan.implementation].concerns) break;
-    for (Made& made : i.make(launch, p, features, most - ways.size())) {
+    for (GeneratedKernel& made : i.make(launch, p, features, most - candidates.size())) {
       if (n != rows_as_printed) {
         made.symbol = p ? function_name(kernel, *p) : made.symbol;
         made.traps = traps_of(kernel);
       }
       made.early = true;
       made.declined = declined;
-      ways.push_back(std::move(made));
+      candidates.push_back(std::move(made));
     }
     if (n == rows_as_printed) break;
   }
-  return ways;
+  return candidates;
 }
 
-Made make_kernel(const Kernel& kernel, const Features& features, const std::vector<bool>& ahead, int copies) {
+GeneratedKernel make_kernel(const Kernel& kernel, const Features& features, const std::vector<bool>& ahead,
+                            int copies) {
   const StepsPlan plan = plan_kernel(kernel, analyse(kernel), copies, features);
   const LaunchKernels launch{std::vector<const Kernel*>(static_cast<size_t>(copies), &kernel), &plan, ahead};
-  return std::move(make_ways(launch, features, 1)[0]);
+  return std::move(make_candidates(launch, features, 1)[0]);
 }
 
-Made make_rows(const Kernel& kernel, const std::vector<bool>& ahead, const Features& features,
-               const std::optional<Schedule>& schedule) {
+GeneratedKernel make_rows(const Kernel& kernel, const std::vector<bool>& ahead, const Features& features,
+                          const std::optional<Schedule>& schedule) {
   Kernel spelled;
   const Kernel* printed = &kernel;
   if (kernel.contraction) {
@@ -323,7 +331,7 @@ Made make_rows(const Kernel& kernel, const std::vector<bool>& ahead, const Featu
   for (int i = 0; i < static_cast<int>(ahead.size()); ++i)
     if (ahead[static_cast<size_t>(i)]) early.push_back(i), one.suffix += fmt::format("_{}", i);
   for (const std::string& statement : follow_text(*printed, early)) one.wait += "  " + statement + "\n";
-  Made made;
+  GeneratedKernel made;
   made.shape = launch_of(*printed, cuda_dialect, one.schedule);
   made.functions = print_functions({&one, 1}, cuda_dialect);
   made.symbol = kernel_name(*printed) + one.suffix;

@@ -1,4 +1,4 @@
-// The ways in which launches are made for this device, in the order in which they are asked.
+// The implementations of launches for this device, in the order in which they are asked.
 #pragma once
 #include <optional>
 #include <span>
@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "backends/cuda/codegen/choose/analysis.h"
-#include "backends/cuda/codegen/made.h"
+#include "backends/cuda/codegen/generated.h"
 #include "backends/cuda/codegen/products/pair.h"
 #include "codegen/target.h"
 
@@ -15,7 +15,7 @@ namespace npusim::cuda::codegen::choose {
 enum class By : uint8_t {
   pair,
   columns,
-  beside,
+  side_by_side,
   attention,
   dots,
   patches,
@@ -50,13 +50,14 @@ struct LaunchKernels {
   const StepsPlan* plan = nullptr;
   std::vector<bool> ahead;
 };
-// At most so many ways, the likeliest to be the fastest first, of which there always is one.
-std::vector<Made> make_ways(const LaunchKernels& launch, const Features& features, size_t most);
-Made make_kernel(const Kernel& kernel, const Features& features, const std::vector<bool>& ahead, int copies = 1);
+// At most so many candidates, at least one, the one expected to be the fastest first.
+std::vector<GeneratedKernel> make_candidates(const LaunchKernels& launch, const Features& features, size_t most);
+GeneratedKernel make_kernel(const Kernel& kernel, const Features& features, const std::vector<bool>& ahead,
+                            int copies = 1);
 
 // As rows and points, where a contraction is spelled out as rows that sum; the schedule, if not given, is chosen.
-Made make_rows(const Kernel& kernel, const std::vector<bool>& ahead, const Features& features,
-               const std::optional<Schedule>& schedule = {});
+GeneratedKernel make_rows(const Kernel& kernel, const std::vector<bool>& ahead, const Features& features,
+                          const std::optional<Schedule>& schedule = {});
 // Whether a kernel without a contraction is made otherwise than as it is printed, and a product otherwise than as rows.
 bool has_own_text(const Kernel& kernel, const Features& features);
 bool has_own_text(const Kernel& kernel, const Analysis& known, const Features& features);

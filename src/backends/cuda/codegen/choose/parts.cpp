@@ -22,7 +22,7 @@
 namespace npusim::cuda::codegen::choose {
 namespace {
 
-constexpr int64_t least_keys_of_summary = 1024;  // a block that looks at fewer by itself is done sooner
+constexpr int64_t least_keys_of_summary = 1024;  // a block that inspects fewer by itself is done sooner
 
 Unfused whole(const Kernel& kernel) {
   Unfused one;

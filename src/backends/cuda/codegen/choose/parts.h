@@ -1,6 +1,6 @@
 // Kernels that this device runs as several.
 #pragma once
-#include "backends/cuda/codegen/made.h"
+#include "backends/cuda/codegen/generated.h"
 #include "kernel/fuse/unfuse.h"
 
 namespace npusim::cuda::codegen::choose {

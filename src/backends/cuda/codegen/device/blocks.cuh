@@ -1,4 +1,4 @@
-// What the blocks of one launch that stays tell each other through memory: counters, and words that are there whole.
+// How the blocks of one persistent launch exchange data through memory: counters, and words that are written whole.
 #pragma once
 
 // ---- meet_block
@@ -54,9 +54,9 @@ __device__ __forceinline__ uint4 read_whole(const uint4* from) {
   return word;
 }
 
-// ---- bring_nearer
+// ---- prefetch_l2
 // A line of memory into the cache that all blocks see, without waiting.
-__device__ __forceinline__ void bring_nearer(const void* at) { asm volatile("prefetch.global.L2 [%0];" ::"l"(at)); }
+__device__ __forceinline__ void prefetch_l2(const void* at) { asm volatile("prefetch.global.L2 [%0];" ::"l"(at)); }
 
 // ---- pause
 __device__ __forceinline__ void pause() {}

@@ -5,7 +5,7 @@
 enum {
   slot_depth = 1536,  // elements of each of a tile's eight lines that a slot of the ring holds
   slot_bytes = 24576,
-  requests_at_once = 6,   // of half a slot, under way
+  requests_at_once = 6,   // of half a slot, in flight
   request_gap = 500,      // clocks between two of them
   gap_behind_keys = 700,  // the same behind an attention's keys
   list_length = 8,        // pieces of a list of what will be asked for
@@ -23,33 +23,33 @@ enum {
   value_pad = 16,    // behind each row of values in a slot
   half_keys = 16,    // of half a chunk
   piece_halves = 3,  // halves of chunks that a piece has room for
-  turn_pieces = 3,
+  round_pieces = 3,
 };
 
 // Of the launch.
 enum {
   stream_threads = 256,  // that compute; four warps behind them serve
   stream_warps = 8,
-  feeder_registers = 56,
+  producer_registers = 56,
   registers = 224,
   given_count = 40,  // pointers; the last one is to what the launch has of its own
   slots = 7,         // of the ring
   most_slots = 8,
-  rows_kept = 2,      // of the table: of the piece of text that runs and of the next
-  counters_kept = 2,  // that are seen before they are waited for
-  told = 1,           // looks that the lists wait for
+  rows_kept = 2,            // of the table: of the piece of text that runs and of the next
+  counters_kept = 2,        // that are seen before they are waited for
+  awaited_inspections = 1,  // inspections that the lists wait for
 };
 // Of a block's memory, bytes from its begin.
 enum {
   at_kept = 172032,
   at_scratch = 190000,
   at_rows = 200000,
-  at_brought = 210000,
+  at_prefetched = 210000,
   at_slices = 215000,
   at_lists = 220000,
   at_barriers = 225000,
 };
-// Where places of one kind begin (stream/table.h).
+// Where locations of one kind begin (stream/table.h).
 enum {
   own_from = 1 << 18,
   plain_from = -(1 << 20),
@@ -61,14 +61,14 @@ enum {
 enum {
   row_count = 100,
   longest_row = 60,
-  brought_bytes = 512,
+  prefetched_bytes = 512,
   matrix_count = 200,
   counter_count = 30,
   slice_count = 2,
   slice_numbers = 5,
   late_one_in = 4,       // blocks, of which one may be late for some counters; 0: none
-  words_nearer = 1,      // what is published comes into the cache before
+  words_prefetched = 1,  // what is published is prefetched to L2
   lists_attentions = 1,  // keys and values come through the ring
 };
-static __device__ const int table_rows[2] = {}, table_matrices[3] = {}, table_brought[2] = {}, table_slices[5] = {},
+static __device__ const int table_rows[2] = {}, table_matrices[3] = {}, table_prefetched[2] = {}, table_slices[5] = {},
                             table_counters[2] = {};

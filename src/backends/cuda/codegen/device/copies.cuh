@@ -21,7 +21,7 @@ __device__ __forceinline__ void copy_part(void* to, const void* from, int bytes)
 __device__ __forceinline__ void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 
 // ---- wait_copies
-// Until at most `later` of the commits are under way.
+// Until at most `later` of the commits are in flight.
 template <int later>
 __device__ __forceinline__ void wait_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(later) : "memory");

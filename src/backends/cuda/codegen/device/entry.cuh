@@ -1,8 +1,9 @@
-// A launch that is a whole method: of four warps one feeds, one lists for it, one finds what the table names, a piece
-// of text ahead, and one looks at counters. The others go through the pieces, in text that stream/entry.cpp prints.
+// A persistent launch that is a whole method. Four producer warps: one requests copies, one lists them, one resolves
+// the table's rows, a piece of text ahead, and one polls counters. The consumer warps go through the pieces, in text
+// that stream/entry.cpp prints.
 #pragma once
 #include "backends/cuda/codegen/device/constants.cuh"
-#include "backends/cuda/codegen/device/feeder.cuh"
+#include "backends/cuda/codegen/device/producer.cuh"
 #include "backends/cuda/codegen/device/wgmma.cuh"
 
 // ---- entry
@@ -11,11 +12,11 @@ struct Given {
   void* at[given_count];
 };
 // A block's memory, in the order of stream/entry.h, and its barriers: of the ring, a number, of rows of the table, of
-// lists, of counters, and one behind looks.
+// lists, of counters, and one behind inspections.
 struct Block {
   const Given* given;
   char *own, *shared;  // its memory, and what the launch has of its own
-  unsigned long long *rows, *full, *number, *row_full, *row_empty, *counter_seen, *looked, *slices;
+  unsigned long long *rows, *full, *number, *row_full, *row_empty, *counter_seen, *inspected, *slices;
   unsigned reciprocal;
 };
 __device__ __forceinline__ Block begin_block(const Given& given, uint4* memory) {
@@ -23,7 +24,7 @@ __device__ __forceinline__ Block begin_block(const Given& given, uint4* memory) 
   b.given = &given, b.own = (char*)memory, b.shared = (char*)given.at[given_count - 1];
   b.rows = (unsigned long long*)(b.own + at_rows), b.full = (unsigned long long*)(b.own + at_barriers);
   b.number = b.full + 3 * most_slots, b.row_full = b.number + 1, b.row_empty = b.row_full + rows_kept;
-  b.counter_seen = b.row_empty + rows_kept + 2 * list_count, b.looked = b.counter_seen + 2 * counters_kept;
+  b.counter_seen = b.row_empty + rows_kept + 2 * list_count, b.inspected = b.counter_seen + 2 * counters_kept;
   b.slices = (unsigned long long*)(b.own + at_slices);
   b.reciprocal = gridDim.x == 1 ? 0 : 0xffffffff / gridDim.x + 1;
   if (threadIdx.x < 3 * slots) mbarrier_start(&b.full[threadIdx.x], threadIdx.x < 2 * slots ? 1 : stream_warps);
@@ -31,7 +32,7 @@ __device__ __forceinline__ Block begin_block(const Given& given, uint4* memory) 
   if (threadIdx.x < 2 * list_count) mbarrier_start(&b.row_empty[rows_kept + threadIdx.x], 1);
   if (threadIdx.x < 2 * counters_kept)
     mbarrier_start(&b.counter_seen[threadIdx.x], threadIdx.x < counters_kept ? 1 : stream_warps);
-  if (told > 0 && threadIdx.x == 0) mbarrier_start(b.looked, told * stream_warps);
+  if (awaited_inspections > 0 && threadIdx.x == 0) mbarrier_start(b.inspected, awaited_inspections * stream_warps);
   __syncthreads();
   return b;
 }
@@ -42,56 +43,58 @@ __device__ __forceinline__ Counters counters_of(const Block& b) {
   return {b.counter_seen, b.counter_seen + counters_kept, counters_kept, 0, 0};
 }
 
-// What a place stands for, as stream/table.h has it.
-__device__ __forceinline__ char* memory_at(const Block& b, const int place) {
-  if (place < 0) return (char*)b.given->at[-1 - place];
-  return place < own_from ? b.own + at_kept + place : b.shared + (place - own_from);
+// What a location stands for, as stream/table.h has it.
+__device__ __forceinline__ char* memory_at(const Block& b, const int location) {
+  if (location < 0) return (char*)b.given->at[-1 - location];
+  return location < own_from ? b.own + at_kept + location : b.shared + (location - own_from);
 }
-__device__ __forceinline__ unsigned long long found_at(const Block& b, const int place) {
-  if (slice_count > 0 && place <= slices_from) return b.slices[slices_from - place];
-  if (place <= plain_from) return (unsigned long long)(plain_from - place);
-  if (place >= words_from) return words_of((place - words_from) / 16, place / 2 % 8, place % 2 ? 3 : 6, b.reciprocal);
-  if (place >= share_from) return share_of((place - share_from) / 8, place % 8, b.reciprocal);
-  return (unsigned long long)memory_at(b, place);
+__device__ __forceinline__ unsigned long long found_at(const Block& b, const int location) {
+  if (slice_count > 0 && location <= slices_from) return b.slices[slices_from - location];
+  if (location <= plain_from) return (unsigned long long)(plain_from - location);
+  if (location >= words_from)
+    return words_of((location - words_from) / 16, location / 2 % 8, location % 2 ? 3 : 6, b.reciprocal);
+  if (location >= share_from) return share_of((location - share_from) / 8, location % 8, b.reciprocal);
+  return (unsigned long long)memory_at(b, location);
 }
 
-__device__ __forceinline__ void look_at_counters(const Block& b) {
+__device__ __forceinline__ void poll_counters(const Block& b) {
   if (counter_count == 0 || !is_elected()) return;
   Counters counters = counters_of(b);
-  const unsigned long long turn = launch_number(b.shared);
-  int place = table_counters[0], late = table_counters[1];  // of the next one
+  const unsigned long long epoch = launch_number(b.shared);
+  int location = table_counters[0], late = table_counters[1];  // of the next one
 #pragma unroll 1
   for (int n = 1; n <= counter_count; ++n) {
-    const char* const counter = b.shared + (place - own_from);
+    const char* const counter = b.shared + (location - own_from);
     const unsigned some = late_one_in > 0 && late ? gridDim.x / max(late_one_in, 1) : 0;
-    if (n < counter_count) place = table_counters[2 * n], late = table_counters[2 * n + 1];
-    look_at(counters, counter, turn, some);
+    if (n < counter_count) location = table_counters[2 * n], late = table_counters[2 * n + 1];
+    poll(counters, counter, epoch, some);
   }
 }
 
-// By a warp: pointers and numbers of each row of the table, and what comes with it.
+// By a warp: pointers and numbers of each row of the table, and the values prefetched with it.
 __device__ __forceinline__ void find_rows(const Block& b) {
   const int lane = threadIdx.x % 32;
-  int slot = 0, i = 0, brought = 0;
+  int slot = 0, i = 0, prefetched = 0;
   unsigned phase = 0;
-  // Of the next row how many places it has, and of what comes with it: on their way while one is found.
-  int length = table_rows[0], count = table_brought[0];
+  // How many entries and prefetched values the next row has: read while one row is resolved.
+  int length = table_rows[0], count = table_prefetched[0];
 #pragma unroll 1
   for (int n = 0; n < row_count; ++n) {
-    const int places = length, values = count, *const numbers = table_brought + brought + 1 + 4 * lane;
+    const int entries = length, values = count, *const numbers = table_prefetched + prefetched + 1 + 4 * lane;
     unsigned long long* const row = b.rows + slot * longest_row;
     const int first = i + 1;
-    i = first + places, brought += 1 + 4 * values;
+    i = first + entries, prefetched += 1 + 4 * values;
     mbarrier_wait(&b.row_empty[slot], phase ^ 1);
-    for (int k = lane; k < places; k += 32) {
-      const int place = table_rows[first + k];  // of words: their memory is two places before
-      const unsigned long long value = row[k] = found_at(b, place);
-      if (words_nearer && place >= words_from) bring_words(memory_at(b, table_rows[first + k - 2]), (int)value);
+    for (int k = lane; k < entries; k += 32) {
+      const int location = table_rows[first + k];  // of words: their memory is two entries before
+      const unsigned long long value = row[k] = found_at(b, location);
+      if (words_prefetched && location >= words_from)
+        prefetch_words(memory_at(b, table_rows[first + k - 2]), (int)value);
     }
-    if (n + 1 < row_count) length = table_rows[i], count = table_brought[brought];
+    if (n + 1 < row_count) length = table_rows[i], count = table_prefetched[prefetched];
     __syncwarp();
     const char* const from = lane < values ? memory_at(b, table_rows[first + numbers[0]]) : nullptr;
-    bring(b.own + at_brought + slot * brought_bytes, row, numbers, from, values, b.reciprocal);
+    copy_values(b.own + at_prefetched + slot * prefetched_bytes, row, numbers, from, values, b.reciprocal);
     __syncwarp();
     if (lane == 0) mbarrier_arrive(&b.row_full[slot]);
     advance(slot, phase, rows_kept);
@@ -109,19 +112,19 @@ __device__ __forceinline__ void find_rows(const Block& b) {
 __device__ __forceinline__ void take_shape(int shape, int& lines, int& depth, const char*& matrix);
 __device__ __forceinline__ void list_kind(const Block& b, Lists& lists, int kind, const char* keys, const char* values);
 
-// By a warp. A lane each has of the next ones, what of them is the block's; those behind them are on their way.
+// By a warp. A lane each has of the next ones, what of them is the block's; those behind them are read meanwhile.
 __device__ __forceinline__ void list_all(const Block& b, Lists lists) {
   const int lane = threadIdx.x % 32;
-  int place = 0, shape = 0, other = 0;
+  int location = 0, shape = 0, other = 0;
   const auto ask = [&](const int n) {
     if (n < matrix_count)
-      place = table_matrices[3 * n], shape = table_matrices[3 * n + 1], other = table_matrices[3 * n + 2];
+      location = table_matrices[3 * n], shape = table_matrices[3 * n + 1], other = table_matrices[3 * n + 2];
   };
   bool behind_keys = false;
   ask(lane);
 #pragma unroll 1
   for (int first = 0; first < matrix_count; first += 32) {
-    const char* mine = memory_at(b, place);
+    const char* mine = memory_at(b, location);
     int lines = 0, depth = 0;
     take_shape(shape, lines, depth, mine);
     if (lines > 0) {
@@ -139,7 +142,7 @@ __device__ __forceinline__ void list_all(const Block& b, Lists lists) {
       if (some >= 0) {
         list_pieces(lists, matrix, some, elements, behind_keys);
       } else if (some == -1) {
-        for (int i = lane * 128; i < elements; i += 32 * 128) bring_nearer(matrix + i);
+        for (int i = lane * 128; i < elements; i += 32 * 128) prefetch_l2(matrix + i);
       } else if (lists_attentions) {
         list_kind(b, lists, elements, matrix, (const char*)__shfl_sync(0xffffffffu, (unsigned long long)values, n));
         behind_keys = true;
@@ -149,13 +152,13 @@ __device__ __forceinline__ void list_all(const Block& b, Lists lists) {
   end_lists(lists);
 }
 
-// By the four warps behind those that compute.
+// By the producer warps, behind the consumers.
 __device__ __forceinline__ void serve(const Block& b) {
-  take_registers<feeder_registers>();
-  if (threadIdx.x >= stream_threads + 96) return look_at_counters(b);
+  take_registers<producer_registers>();
+  if (threadIdx.x >= stream_threads + 96) return poll_counters(b);
   const Lists lists = {(uint4*)(b.own + at_lists), b.row_empty + rows_kept, b.row_empty + rows_kept + list_count, 0, 0};
   if (threadIdx.x < stream_threads + 32) {
-    if (is_elected()) feed(ring_of(b), lists);
+    if (is_elected()) produce(ring_of(b), lists);
     return;
   }
   if (threadIdx.x >= stream_threads + 64) return find_rows(b);

@@ -33,7 +33,7 @@ __device__ __forceinline__ void meet_cluster() {
 }
 
 // ---- of_piece
-// The same place of shared memory in the cluster's block of this number.
+// The same address of shared memory in the cluster's block of this number.
 template <int blocks, typename T>
 __device__ __forceinline__ const T* of_piece(const T* mine, int block) {
   unsigned long long there;

@@ -71,22 +71,22 @@ __device__ __forceinline__ unsigned long long words_of_batch(const int* slice, c
   const int first = block_of(batch * some), last = block_of((batch + 1) * some - 1);
   return two_numbers(first * words * 16, (last + 1 - first) * words);
 }
-// By a warp: what comes with a row of the table, a value of each of the first `count` lanes, whole or of each line of
-// the block's so many bytes, to its place in `home`. A lane has a word of 16 bytes of all, so that all are read at
-// once.
-__device__ __forceinline__ void bring(char* home, unsigned long long* row, const int* numbers, const char* from,
-                                      const int count, const unsigned reciprocal) {
+// By a warp: copies the values that are prefetched with a row of the table to `home`, one for each of the first `count`
+// lanes, whole or so many bytes of each of the block's lines. Each lane copies a word of 16 bytes, so that all are read
+// at once.
+__device__ __forceinline__ void copy_values(char* home, unsigned long long* row, const int* numbers, const char* from,
+                                            const int count, const unsigned reciprocal) {
   const int lane = threadIdx.x % 32;
-  int place = 0, to = 0, first = 0, size = 0;
+  int entry = 0, to = 0, first = 0, size = 0;
   if (lane < count) {
     const int each = numbers[2], lines = numbers[3];
-    place = numbers[0], to = numbers[1], size = each;
+    entry = numbers[0], to = numbers[1], size = each;
     if (lines) {
       first = first_line(lines, blockIdx.x, reciprocal), size = first_line(lines, blockIdx.x + 1, reciprocal) - first;
       if (size > lines / most_blocks + 2) first = size = 0;  // no room was made for so many
       first *= each, size *= each;
     }
-    row[place] = (unsigned long long)(size ? home + to - first : from);
+    row[entry] = (unsigned long long)(size ? home + to - first : from);
   }
   const char* mine = nullptr;
   int some = 0;
@@ -104,17 +104,17 @@ __device__ __forceinline__ void bring(char* home, unsigned long long* row, const
     if (2 * i < some) *(unsigned short*)(home + lane * 16 + 2 * i) = halves[i];
 }
 
-// By a lane: what the block will publish, and the counter before all words, into the cache that all blocks see. All
-// weights have come by since the last launch wrote there; a look for a word that is not there waits for memory.
-__device__ __forceinline__ void bring_words(const char* memory, const int words) {
-  bring_nearer(memory);
+// By a lane: prefetches to L2 the words that the block will publish, and the counter before all words. All weights have
+// evicted them since the last launch; a poll for a word that is not in L2 waits for memory.
+__device__ __forceinline__ void prefetch_words(const char* memory, const int words) {
+  prefetch_l2(memory);
   const char* const mine = memory + 256 + blockIdx.x * words * 16;
-  for (int at = 0; at < words * 16; at += 32) bring_nearer(mine + at);
+  for (int at = 0; at < words * 16; at += 32) prefetch_l2(mine + at);
 }
 
-// Of the chunks of keys that a split of an attention has, those that a mask does not all hide: a byte tells of each,
-// and whether it adds nothing to any of its scores; without bytes all. Of warps that take turns each `step`-th one from
-// `first` on is theirs; of those `at` is where those begin that are not looked at yet.
+// Of the chunks of keys that a split of an attention has, those that a mask does not all hide: a byte says so of each,
+// and whether it adds nothing to any of its scores; without bytes all. A warp has each `step`-th chunk from `first` on;
+// from its chunk `at` on they are not inspected yet.
 enum { chunk_shown = 1, chunk_open = 2 };
 struct Chunks {
   const char* seen;
@@ -137,7 +137,7 @@ __device__ __forceinline__ int next_chunk(Chunks& c) {
   return n;
 }
 
-// Those of a split: keys go to splits by chunks, in turns.
+// Those of a split: chunks go to splits round-robin.
 __device__ __forceinline__ Chunks chunks_of(const char* seen, const int keys, const int split, const int splits,
                                             const int first = 0, const int step = 1) {
   const int all = (keys + chunk_keys - 1) / chunk_keys;
@@ -149,14 +149,14 @@ __device__ __forceinline__ int count_shown(const Chunks& c) {
   for (int n = 0; n < c.count; n += 32) count += __popc(shown_of(c, n + (int)threadIdx.x % 32));
   return count;
 }
-// Keys that are read as they are asked for: of so many batches, each in splits, of whose chunks `looks` were looked at.
+// Keys that are read as they are asked for: of so many batches, each in splits, of so many chunks that were inspected.
 struct Keys {
   const char* seen;
-  int looks, batches, splits, count;
+  int inspected_chunks, batches, splits, count;
 };
 // Of the block's split `nth`.
 __device__ __forceinline__ const char* seen_of(const Keys& k, const int nth) {
-  return k.seen ? k.seen + nth * k.looks : nullptr;
+  return k.seen ? k.seen + nth * k.inspected_chunks : nullptr;
 }
 // By whole warps: whether one of the block's splits has more than one chunk.
 __device__ __forceinline__ bool has_several(const Keys& k) {
@@ -177,20 +177,20 @@ __device__ __forceinline__ uint4 one_of(const bool first, const uint4 a, const u
 struct Words {
   uint4 at[slot_depth / 64 / 8][2];
 };
-// Lanes of odd lines take the halves of a unit the other way round, so that all meet in no bank. A piece has `least`
-// elements of a line or more.
+// Lanes of odd lines take the halves of a unit in swapped order, without bank conflicts. A piece has `least` elements
+// of a line or more.
 template <int least>
 __device__ __forceinline__ void take_piece(Ring& r, Words& words, const int part) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 8, line = lane / 4, swapped = line % 2 * 64;
   mbarrier_wait_both(&r.full[2 * r.slot], &r.full[2 * r.slot + 1], r.phase);
   const char* const mine = r.slots + r.slot * slot_bytes + line * part * 2 + lane % 4 * 16;
 #pragma unroll
-  for (int turn = 0; turn < slot_depth / 64 / 8; ++turn) {
-    const int unit = turn * 8 + warp;
-    words.at[turn][0] = words.at[turn][1] = {0, 0, 0, 0};
-    if ((turn + 1) * 8 > least / 64 && unit >= part / 64) continue;
-    words.at[turn][0] = *(const uint4*)(mine + unit * 128 + swapped);
-    words.at[turn][1] = *(const uint4*)(mine + unit * 128 + 64 - swapped);
+  for (int round = 0; round < slot_depth / 64 / 8; ++round) {
+    const int unit = round * 8 + warp;
+    words.at[round][0] = words.at[round][1] = {0, 0, 0, 0};
+    if ((round + 1) * 8 > least / 64 && unit >= part / 64) continue;
+    words.at[round][0] = *(const uint4*)(mine + unit * 128 + swapped);
+    words.at[round][1] = *(const uint4*)(mine + unit * 128 + 64 - swapped);
   }
   __syncwarp();
   if (lane == 0) mbarrier_arrive(&r.empty[r.slot]);
@@ -209,14 +209,14 @@ __device__ __forceinline__ void take_rows(Rows<rows>& b, const char* x, const in
   const char* const mine = x + line / 4 * depth * 2 + warp * 128 + lane % 4 * 16 + line % 2 * 4;
   const char* const halves[2] = {mine + swapped, mine + 64 - swapped};
 #pragma unroll
-  for (int turn = 0; turn < slot_depth / 64 / 8; ++turn)
+  for (int round = 0; round < slot_depth / 64 / 8; ++round)
 #pragma unroll
     for (int step = 0; step < 2; ++step)
 #pragma unroll
       for (int group = 0; group < (rows + 1) / 2; ++group) {
-        const char* const at = halves[step] + group * 4 * depth + turn * 8 * 128;
-        const bool there = (turn + 1) * 8 <= least / 64 || turn * 8 + warp < part / 64;
-        unsigned(&two)[2] = b.at[turn][group][step];
+        const char* const at = halves[step] + group * 4 * depth + round * 8 * 128;
+        const bool there = (round + 1) * 8 <= least / 64 || round * 8 + warp < part / 64;
+        unsigned(&two)[2] = b.at[round][group][step];
         two[0] = two[1] = 0;
         if (group * 2 + line / 4 < rows && there) two[0] = *(const unsigned*)at, two[1] = *(const unsigned*)(at + 8);
       }
@@ -227,17 +227,17 @@ __device__ __forceinline__ void take_rows(Rows<rows>& b, const char* x, const in
 template <int rows, bool half>
 __device__ __forceinline__ void multiply_piece(const Words& words, const Rows<rows>& b, float (*sums)[2][4]) {
 #pragma unroll
-  for (int turn = 0; turn < slot_depth / 64 / 8; ++turn)
+  for (int round = 0; round < slot_depth / 64 / 8; ++round)
 #pragma unroll
     for (int step = 0; step < 2; ++step) {
-      const uint4 w = words.at[turn][step];
+      const uint4 w = words.at[round][step];
       const unsigned a[4] = {w.x, w.y, w.z, w.w};
 #pragma unroll
       for (int group = 0; group < (rows + 1) / 2; ++group)
         if (half)
-          multiply_f16(sums[group][step], a, b.at[turn][group][step]);
+          multiply_f16(sums[group][step], a, b.at[round][group][step]);
         else
-          multiply_bf16(sums[group][step], a, b.at[turn][group][step]);
+          multiply_bf16(sums[group][step], a, b.at[round][group][step]);
     }
 }
 
@@ -264,13 +264,13 @@ __device__ __forceinline__ float take_sums(const float* parts, const int at) {
 // By all that compute, all reads before the first write.
 template <int words>
 __device__ __forceinline__ void copy_words(uint4* to, const uint4* from) {
-  constexpr int turns = (words + 255) / 256;
-  uint4 word[turns];
+  constexpr int rounds = (words + 255) / 256;
+  uint4 word[rounds];
 #pragma unroll
-  for (int n = 0; n < turns; ++n)
+  for (int n = 0; n < rounds; ++n)
     if (n * 256 + (int)threadIdx.x < words) word[n] = from[n * 256 + threadIdx.x];
 #pragma unroll
-  for (int n = 0; n < turns; ++n)
+  for (int n = 0; n < rounds; ++n)
     if (n * 256 + (int)threadIdx.x < words) to[n * 256 + threadIdx.x] = word[n];
 }
 
@@ -278,15 +278,15 @@ __device__ __forceinline__ void copy_words(uint4* to, const uint4* from) {
 __device__ __forceinline__ unsigned long long launch_number(const char* shared) {
   return count_seen((const unsigned long long*)shared + 16) / gridDim.x + 1;
 }
-// Of which launch words are.
-struct Turn {
+// Of which launch words are: the low bits are in each.
+struct Epoch {
   unsigned long long number;
 };
-// What blocks make of a value travels in words of 16 bytes, which are written and read whole: 12 of elements, then the
-// place of the first one (16 bits), how many of them are some (4 bits), and the end of the number of the launch. Every
-// launch writes all words, so what stands there is its own or that of the one before. A block's elements are whole
-// units of `width`; behind a counter, which tells roughly how many blocks have published, each block has as many words.
-enum { turn_mask = (1 << 12) - 1 };
+// What blocks publish of a value are words of 16 bytes, which are written and read whole: 12 of elements, then the
+// index of the first one (16 bits), how many there are (4 bits), and the low bits of the launch's epoch. Every launch
+// writes all words, so what stands there is its own or that of the one before. A block's elements are whole units of
+// `width`; behind a counter, which says roughly how many blocks have published, each block has as many words.
+enum { epoch_mask = (1 << 12) - 1 };
 
 __device__ __forceinline__ unsigned gather_part(const unsigned* value, const int at, const int end) {
   return at < end ? value[at] : 0;
@@ -304,7 +304,7 @@ __device__ __forceinline__ void leave_part(unsigned short* value, const int at, 
 
 // By the threads from `from` on, so that several values go at once: the elements `mine`, in so many words.
 template <typename T>
-__device__ __forceinline__ void publish(const int from, const T* value, char* memory, const Turn& turn,
+__device__ __forceinline__ void publish(const int from, const T* value, char* memory, const Epoch& epoch,
                                         const uint2 mine, const int words) {
   constexpr int each = 12 / sizeof(T);
   const int thread = (threadIdx.x - from) % 256;
@@ -316,43 +316,43 @@ __device__ __forceinline__ void publish(const int from, const T* value, char* me
     const int at = mine.x + n * each;
     const unsigned x = gather_part(value, at, end), y = gather_part(value, at + each / 3, end);
     const unsigned z = gather_part(value, at + each / 3 * 2, end);
-    const unsigned place = at << 16 | max(0, min(each, end - at)) << 12;
-    write_whole(to + n, uint4{x, y, z, place | ((unsigned)turn.number & turn_mask)});
+    const unsigned span = at << 16 | max(0, min(each, end - at)) << 12;
+    write_whole(to + n, uint4{x, y, z, span | ((unsigned)epoch.number & epoch_mask)});
   }
   if (thread == 0) count_hint((unsigned long long*)memory);
 }
 
 // Words of all blocks, the thread `from` the first one and each so many times 256 behind it: all are asked for before
 // the first is waited for.
-template <int turns>
+template <int rounds>
 struct Taken {
-  uint4 word[turns];
+  uint4 word[rounds];
 };
-template <int turns>
-__device__ __forceinline__ void ask(Taken<turns>& t, const int from, const char* memory, const int all) {
+template <int rounds>
+__device__ __forceinline__ void ask(Taken<rounds>& t, const int from, const char* memory, const int all) {
 #pragma unroll
-  for (int n = 0; n < turns; ++n) {
+  for (int n = 0; n < rounds; ++n) {
     const int at = (threadIdx.x - from) % 256 + n * 256;
     t.word[n] = {0, 0, 0, 0};
     if (at < all) t.word[n] = read_whole((const uint4*)(memory + 256) + at);
   }
 }
-template <int turns, typename T>
-__device__ __forceinline__ void take(Taken<turns>& t, const int from, T* value, const char* memory, const Turn& turn,
+template <int rounds, typename T>
+__device__ __forceinline__ void take(Taken<rounds>& t, const int from, T* value, const char* memory, const Epoch& epoch,
                                      const int all) {
   constexpr int each = 12 / sizeof(T);
 #pragma unroll
-  for (int n = 0; n < turns; ++n) {
+  for (int n = 0; n < rounds; ++n) {
     const int at = (threadIdx.x - from) % 256 + n * 256;
     if (at >= all) continue;
-    while ((t.word[n].w ^ (unsigned)turn.number) & turn_mask) {
+    while ((t.word[n].w ^ (unsigned)epoch.number) & epoch_mask) {
       pause();
       t.word[n] = read_whole((const uint4*)(memory + 256) + at);
     }
-    const int place = t.word[n].w >> 16, end = place + (t.word[n].w >> 12 & 15);
-    leave_part(value, place, end, t.word[n].x);
-    leave_part(value, place + each / 3, end, t.word[n].y);
-    leave_part(value, place + each / 3 * 2, end, t.word[n].z);
+    const int first = t.word[n].w >> 16, end = first + (t.word[n].w >> 12 & 15);
+    leave_part(value, first, end, t.word[n].x);
+    leave_part(value, first + each / 3, end, t.word[n].y);
+    leave_part(value, first + each / 3 * 2, end, t.word[n].z);
   }
 }
 // Of an attention each block has one split where there are blocks for all, as find_slices() says: of so many rows'
@@ -362,23 +362,22 @@ __device__ __forceinline__ uint2 threads_of_batch(const int threads, const int b
   const unsigned batch = blockIdx.x / splits, each = threads / batches;
   return batch < batches ? uint2{batch * each, batch * each + each} : uint2{0, 0};
 }
-// Whether the block has this key of all those, whose splits take chunks of 32 in turns; what is no key, some of them
-// find.
+// Whether the block has this key of all those, whose splits take chunks of 32 round-robin; all have what is no key.
 __device__ __forceinline__ bool has_key(const long long key, const long long keys, const int batches,
                                         const int splits) {
   if (gridDim.x < batches * splits || key < 0 || key >= keys) return true;
   return (int)key / 32 % splits == blockIdx.x % splits;
 }
 // Counters of what all blocks publish, in the order in which the block waits for them. One thread of a warp of its own
-// looks at them all the time: a look takes its way to the cache and back, beside what the block does.
+// polls them all the time, so that the latency of L2 overlaps with what the block computes.
 struct Counters {
   unsigned long long *seen, *gone;
   int count, slot;  // of barriers of each
   unsigned phase;
 };
 // By that thread, until all blocks but `late` have published.
-__device__ __forceinline__ void look_at(Counters& c, const char* counter, const unsigned long long number,
-                                        const unsigned late) {
+__device__ __forceinline__ void poll(Counters& c, const char* counter, const unsigned long long number,
+                                     const unsigned late) {
   mbarrier_wait(&c.gone[c.slot], c.phase ^ 1);
   while (hint_seen((const unsigned long long*)counter) < number * gridDim.x - late) pause();
   mbarrier_arrive(&c.seen[c.slot]);

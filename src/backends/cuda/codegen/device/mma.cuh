@@ -10,20 +10,20 @@ __device__ __forceinline__ void load_matrices(unsigned* to, const void* row) {
                : "memory");
 }
 
-// ---- load_matrices_turned
-__device__ __forceinline__ void load_matrices_turned(unsigned* to, const void* row) {
+// ---- load_matrices_transposed
+__device__ __forceinline__ void load_matrices_transposed(unsigned* to, const void* row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
                : "r"((unsigned)__cvta_generic_to_shared(row))
                : "memory");
 }
 
-// ---- turn_matrix
+// ---- transpose_matrix
 // Of 8 x 8 elements, lane 4 r + c has two of row r: those of column r, which stand in a row of the result.
-__device__ __forceinline__ unsigned turn_matrix(unsigned two) {
-  unsigned turned;
-  asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(turned) : "r"(two));
-  return turned;
+__device__ __forceinline__ unsigned transpose_matrix(unsigned two) {
+  unsigned transposed;
+  asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(transposed) : "r"(two));
+  return transposed;
 }
 
 // ---- multiply_f16

@@ -21,13 +21,13 @@ __device__ __forceinline__ unsigned ordered_half(unsigned bits, unsigned infinit
   return size > infinity ? 0xffffu : size == 0u || bits < 0x8000u ? size | 0x8000u : bits ^ 0xffffu;
 }
 
-// ---- Placed
-struct Placed {
+// ---- Indexed
+struct Indexed {
   unsigned long long number;
-  unsigned place;
+  unsigned index;
 };
-__device__ __forceinline__ bool operator<(const Placed& a, const Placed& b) {
-  return a.number < b.number || (a.number == b.number && a.place < b.place);
+__device__ __forceinline__ bool operator<(const Indexed& a, const Indexed& b) {
+  return a.number < b.number || (a.number == b.number && a.index < b.index);
 }
 
 // ---- spread
@@ -41,13 +41,13 @@ __device__ __forceinline__ int spread(int n) {
 template <int count, typename T>
 __device__ __forceinline__ void sort_own(T* own) {
 #pragma unroll
-  for (int turn = 0; turn < count; ++turn) {
+  for (int pass = 0; pass < count; ++pass) {
 #pragma unroll
-    for (int i = turn % 2; i + 1 < count; i += 2) {
+    for (int i = pass % 2; i + 1 < count; i += 2) {
       const T a = own[i], b = own[i + 1];
-      const bool turns = b < a;
-      own[i] = turns ? b : a;
-      own[i + 1] = turns ? a : b;
+      const bool swaps = b < a;
+      own[i] = swaps ? b : a;
+      own[i + 1] = swaps ? a : b;
     }
   }
 }

@@ -11,7 +11,7 @@ namespace {
 
 constexpr auto own_helpers = joined(
     sorting, launches, copies, mma, wgmma, multiply_groups<GroupForm::adds, 64, 96, 128, 144, 160, 192, 256>,
-    multiply_groups<GroupForm::first, 64, 128>, multiply_groups<GroupForm::turned, 64, 128, 256>, mbarrier, blocks);
+    multiply_groups<GroupForm::first, 64, 128>, multiply_groups<GroupForm::transposed, 64, 128, 256>, mbarrier, blocks);
 
 }  // namespace
 
@@ -30,7 +30,7 @@ const Dialect& device_dialect() {
 }
 
 std::string_view stream_machine() { return machine[0].text; }
-std::string_view stream_feeder() { return feeder[0].text; }
+std::string_view stream_producer() { return producer[0].text; }
 std::string_view stream_entry() { return entry[0].text; }
 
 }  // namespace npusim::cuda::codegen::device

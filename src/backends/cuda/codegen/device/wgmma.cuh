@@ -2,16 +2,16 @@
 #pragma once
 
 // ---- group_matrix
-// Lines of 64 elements of 16 bits, from element k on, whose words are turned by the number of the line; eight lines
+// Lines of 64 elements of 16 bits, from element k on, whose words are swizzled by the number of the line; eight lines
 // are a kilobyte.
 __device__ __forceinline__ unsigned long long group_matrix(const void* lines, int k) {
   const unsigned at = (unsigned)__cvta_generic_to_shared(lines) + k * 2;
   return (unsigned long long)((at & 0x3ffff) >> 4) | 1ull << 16 | 64ull << 32 | 1ull << 62;
 }
 
-// ---- group_matrix_turned
-// Lines of 64 elements turned likewise, of which 16 are the depth; the next 64 columns lie `lines` lines further.
-__device__ __forceinline__ unsigned long long group_matrix_turned(const void* first, int lines) {
+// ---- group_matrix_transposed
+// Lines of 64 elements swizzled likewise, of which 16 are the depth; the next 64 columns lie `lines` lines further.
+__device__ __forceinline__ unsigned long long group_matrix_transposed(const void* first, int lines) {
   const unsigned at = (unsigned)__cvta_generic_to_shared(first);
   return (unsigned long long)((at & 0x3ffff) >> 4) | (unsigned long long)(lines * 8) << 16 | 64ull << 32 | 1ull << 62;
 }
@@ -47,12 +47,13 @@ __device__ __forceinline__ void hold(unsigned (&words)[n][4]) {
 // What this thread wrote to shared memory, for warpgroups to multiply.
 __device__ __forceinline__ void show_words() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
-// ---- take_turn
-// The second half of a block's 256 threads waits for the first one to give it the turn, each as often as the other.
-__device__ __forceinline__ void take_turn() { asm volatile("bar.sync 1, 256;" ::: "memory"); }
+// ---- acquire_section
+// An ordered section: the second half of a block's 256 threads waits until the first one has released it, each as often
+// as the other.
+__device__ __forceinline__ void acquire_section() { asm volatile("bar.sync 1, 256;" ::: "memory"); }
 
-// ---- give_turn
-__device__ __forceinline__ void give_turn() { asm volatile("bar.arrive 1, 256;" ::: "memory"); }
+// ---- release_section
+__device__ __forceinline__ void release_section() { asm volatile("bar.arrive 1, 256;" ::: "memory"); }
 
 // ---- take_registers
 // Of four warps, which then have so many for each thread.

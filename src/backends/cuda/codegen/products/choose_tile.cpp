@@ -43,7 +43,7 @@ int64_t stage_bytes(const TileShape& s) { return int64_t{2} * (s.rows + s.column
 int stages_ahead(const TileShape& s) { return s.groups && s.stages > 3 ? s.stages - 2 : s.stages - 1; }
 
 int64_t shared_bytes_of(const Product& p, const TileShape& s) {
-  if (s.fed) return std::min<int64_t>(s.stages, steps_of(p)) * (stage_bytes(s) + 16);
+  if (s.specialized) return std::min<int64_t>(s.stages, steps_of(p)) * (stage_bytes(s) + 16);
   if (has_neighbours(p, s)) return std::min<int64_t>(s.stages, steps_of_piece(p, s)) * stage_bytes(s);
   const int64_t results = int64_t{4} * (p.lanes_are_rows ? s.columns : s.rows) * results_pitch(p, s);
   return std::max(std::min<int64_t>(s.stages, steps_of_piece(p, s)) * stage_bytes(s), results);
@@ -66,7 +66,7 @@ bool has_even_lines(const Product& p, const Operand& o, const Axis& axis) {
 bool takes(const TileShape& s, const Product& p) {
   if (!s.groups) return true;
   if (p.dtype == DType::f32) return false;
-  if (!s.fed) return p.a.words != Operand::Words::across && p.b.words != Operand::Words::across;
+  if (!s.specialized) return p.a.words != Operand::Words::across && p.b.words != Operand::Words::across;
   // Where a lane has 192 sums, who fills stages has registers for even steps only.
   if (s.rows * s.columns > 128 * 256 && !(has_even_lines(p, p.a, p.rows) && has_even_lines(p, p.b, p.columns)))
     return false;
@@ -94,8 +94,8 @@ namespace {
 
 int64_t blocks_of(const Product& p, const TileShape& s) { return tiles_of(p, s) * p.copies * s.pieces; }
 
-// How many blocks in clusters of this many find a place at the same time.
-int64_t places(int pieces, const Features& features) {
+// How many blocks in clusters of this many are resident at once.
+int64_t clusters_at_once(int pieces, const Features& features) {
   if (pieces <= 2) return features.units;
   return features.cluster_blocks[pieces == 3 ? 0 : pieces == 4 ? 1 : pieces == 6 ? 2 : 3];
 }
@@ -112,7 +112,7 @@ double products_of(const Product& p, const TileShape& s) {
 
 // Cycles on a device of so many multiprocessors, by numbers that were fitted to measured times of some 150 products and
 // tiles. A block's step takes its products or its bytes, whichever takes longer, never less than its share of what
-// memory lets the stages on their way wait, and where each warp multiplies by itself no less than its instructions in
+// memory lets the stages in flight wait, and where each warp multiplies by itself no less than its instructions in
 // their order. Then its results are stored, and before that added to those of other pieces. Blocks that fit on a
 // multiprocessor do one what the others do not.
 double estimate(const Product& p, const TileShape& s, const Features& features) {
@@ -123,15 +123,15 @@ double estimate(const Product& p, const TileShape& s, const Features& features) 
   const int64_t registers = std::min(255, s.rows * s.columns / s.threads() + (fma ? rows_of_warp(s) / 2 + 40 : 28));
   const int64_t fit = std::min({features.unit_bytes / (shared_bytes_of(p, s) + 1024), 2048 / int64_t{s.threads()},
                                 65536 / (registers * s.threads())});
-  const int64_t beside = std::max<int64_t>(std::min(fit, parts(blocks, features.units)), 1);
+  const int64_t resident = std::max<int64_t>(std::min(fit, parts(blocks, features.units)), 1);
   const double results = double(s.rows) * s.columns, products = products_of(p, s),
                bytes = static_cast<double>(stage_bytes(s)) / (s.groups ? 38.0 : 23.0);
-  if (s.fed) {
+  if (s.specialized) {
     const double each =
         std::max({products, static_cast<double>(stage_bytes(s)) / 39.5, latency / static_cast<double>(s.stages - 1)});
     const double made = results / (p.second_b >= 0 ? 2 : 1);
     const auto rounds = static_cast<double>(parts(blocks, features.units));
-    // Beside one tile alone there are no next one's words before what its epilogue reads.
+    // With one tile alone no next tile's words are copied before what its epilogue reads.
     const double store = 0.22 + (rounds > 1 ? 0.17 : 0.06) * p.reads + 0.008 * p.work;
     return 2 * begin + rounds * (static_cast<double>(steps_of(p)) * each + store * made);
   }
@@ -139,14 +139,14 @@ double estimate(const Product& p, const TileShape& s, const Features& features) 
   const double in_order = s.groups ? 0
                           : fma    ? 170 + 1.25 * results * depth_of_stage(p) / warps / 32
                                    : 170 + 18.5 * results * tile_depth / warps / (16 * 8 * 16);
-  const auto steps = static_cast<double>(steps_of_piece(p, s)), together = static_cast<double>(beside);
+  const auto steps = static_cast<double>(steps_of_piece(p, s)), together = static_cast<double>(resident);
   // Those who multiply also compute where an image's words are.
   const double walk = s.groups && !(p.a.bounds.empty() && p.b.bounds.empty()) ? 1.2 : 1;
   const double step = std::max(products, bytes) * walk;
   const double store =
       (0.32 + 0.016 * p.work) * results + (s.pieces == 1 ? 0 : 610 + 350 * (s.pieces - 1) + 0.12 * results);
   const double alone = steps * std::max({step, in_order, latency / stages_ahead(s)});
-  const auto rounds = static_cast<double>(parts(blocks, features.units * beside));
+  const auto rounds = static_cast<double>(parts(blocks, features.units * resident));
   return rounds * ((rounds > 1 ? begin / together : begin) +
                    std::max(store + std::max(alone, together * steps * step), together * store));
 }
@@ -192,7 +192,7 @@ int64_t most_bytes(const Features& features) {
 
 constexpr int least_stages = 2;  // one is multiplied while the next one comes
 
-// As many stages as fit: of tiles that are fed.
+// As many stages as fit: of warp-specialized tiles.
 TileShape with_all_stages(TileShape s, const Features& features) {
   s.stages = static_cast<int>(std::min<int64_t>(8, most_bytes(features) / stage_bytes(s)));
   return s;
@@ -204,7 +204,7 @@ std::vector<RatedTile> rate_pair_tiles(const Product& p, const Features& feature
   std::vector<RatedTile> tiles;
   if (p.rows.size() <= 64) return tiles;
   for (const TileShape& shape : shapes)
-    if (const TileShape s = with_all_stages(shape, features); s.fed && s.stages >= least_stages && takes(s, p))
+    if (const TileShape s = with_all_stages(shape, features); s.specialized && s.stages >= least_stages && takes(s, p))
       tiles.push_back({s, estimate(p, s, features)});
   tiles = sorted(std::move(tiles));
   for (RatedTile& t : tiles) t.shape = fill_last_round(p, t.shape, features);
@@ -221,7 +221,7 @@ std::vector<RatedTile> rate_columns_tiles(std::span<const Product> products, con
   all.columns.extents = {columns};
   std::vector<RatedTile> tiles;
   for (const TileShape& shape : tile_shapes())
-    if (shape.fed && std::all_of(products.begin(), products.end(), [&](const Product& p) {
+    if (shape.specialized && std::all_of(products.begin(), products.end(), [&](const Product& p) {
           return takes(shape, p) && p.rows.size() % shape.rows == 0 && p.columns.size() % shape.columns == 0;
         })) {
       const TileShape s = with_all_stages(shape, features);
@@ -235,7 +235,7 @@ std::vector<RatedTile> rate_tiles(const Product& p, const Features& features) {
   std::vector<RatedTile> tiles;
   for (TileShape s : tile_shapes()) {
     if ((s.groups && !features.groups) || !takes(s, p) || s.columns == 144) continue;
-    if (s.fed) {
+    if (s.specialized) {
       s = with_all_stages(s, features);
       if (s.stages >= least_stages) tiles.push_back({s, estimate(p, s, features)});
       continue;
@@ -245,7 +245,8 @@ std::vector<RatedTile> rate_tiles(const Product& p, const Features& features) {
       if (stages * stage_bytes(s) > most_bytes(features)) continue;
       for (const int pieces : {1, 2, 3, 4, 6, 8}) {
         s.stages = stages, s.pieces = pieces;
-        if (pieces > 1 && (!features.groups || pieces > steps_of(p) || blocks_of(p, s) > places(pieces, features)))
+        if (pieces > 1 &&
+            (!features.groups || pieces > steps_of(p) || blocks_of(p, s) > clusters_at_once(pieces, features)))
           break;
         tiles.push_back({s, estimate(p, s, features)});
       }

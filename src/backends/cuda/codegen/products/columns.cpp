@@ -110,16 +110,16 @@ std::vector<Product> find_columns(std::span<const GroupStep> steps, std::span<co
   return why.empty() ? products : std::vector<Product>{};
 }
 
-std::vector<Made> make_columns(std::span<const Kernel* const> kernels, std::span<const Product> products,
-                               const std::vector<bool>& ahead, const Features& features, size_t most) {
-  std::vector<Made> ways;
+std::vector<GeneratedKernel> make_columns(std::span<const Kernel* const> kernels, std::span<const Product> products,
+                                          const std::vector<bool>& ahead, const Features& features, size_t most) {
+  std::vector<GeneratedKernel> candidates;
   for (const TileShape& shape : likeliest(rate_columns_tiles(products, features), most))
-    ways.push_back(make_columns(kernels, products, ahead, features, shape));
-  return ways;
+    candidates.push_back(make_columns(kernels, products, ahead, features, shape));
+  return candidates;
 }
 
-Made make_columns(std::span<const Kernel* const> kernels, std::span<const Product> products,
-                  const std::vector<bool>& ahead, const Features& features, const TileShape& s) {
+GeneratedKernel make_columns(std::span<const Kernel* const> kernels, std::span<const Product> products,
+                             const std::vector<bool>& ahead, const Features& features, const TileShape& s) {
   std::vector<Part> parts;
   size_t arguments = 0;
   bool rows_ahead = true, columns_ahead = true;
@@ -130,7 +130,7 @@ Made make_columns(std::span<const Kernel* const> kernels, std::span<const Produc
     arguments += kernels[n]->args.size();
   }
   for (Part& part : parts) part.product.a.ahead = rows_ahead, part.product.b.ahead = columns_ahead;
-  Made made;
+  GeneratedKernel made;
   int64_t tiles = 0;
   std::vector<std::string> declared;
   for (size_t n = 0; n < parts.size(); ++n) {
@@ -147,13 +147,13 @@ Made make_columns(std::span<const Kernel* const> kernels, std::span<const Produc
   made.shared_bytes = shared_bytes_of(products[0], s);
   made.groups = true;
   made.how =
-      fmt::format("tiles of {}x{}, {} stages, by warpgroups that one more feeds, of {} products of the same rows",
+      fmt::format("tiles of {}x{}, {} stages, by warpgroups and a producer warpgroup, of {} products of the same rows",
                   s.rows, s.columns, s.stages, parts.size());
   made.functions += fmt::format("\n// {}: {}\n", made.symbol, made.how);
   made.functions += fmt::format(fmt::runtime(cuda_dialect.kernel), made.symbol,
                                 fmt::format("{}", fmt::join(declared, ",\n    ")), fmt::format("{}, 1", s.threads()));
   made.functions += "  lead();\n  const int block = blockIdx.x;\n";
-  made.functions += fed_text(*parts[0].kernel, parts[0].product, s, parts) + "}\n";
+  made.functions += specialized_text(*parts[0].kernel, parts[0].product, s, parts) + "}\n";
   return made;
 }
 

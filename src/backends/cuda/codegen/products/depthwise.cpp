@@ -181,8 +181,8 @@ std::vector<int> rate_depthwise(const ConvWindows& w, const Features& features) 
   return threads_of(w, 2) >= enough ? std::vector{2, 4, 1} : std::vector{1, 2, 4};
 }
 
-Made make_depthwise(const Kernel& kernel, const Product& product, const ConvWindows& windows, int pixels,
-                    const Features& features) {
+GeneratedKernel make_depthwise(const Kernel& kernel, const Product& product, const ConvWindows& windows, int pixels,
+                               const Features& features) {
   const std::string name = function_name(kernel, product);
   PointFunction point;
   point.name = name + "_at";
@@ -194,7 +194,7 @@ Made make_depthwise(const Kernel& kernel, const Product& product, const ConvWind
   const int64_t threads = threads_of(windows, pixels);
   int64_t block = 128;  // fewer where so few blocks would leave multiprocessors idle
   while (block > 32 && threads < block * features.units) block /= 2;
-  Made made;
+  GeneratedKernel made;
   made.shape = {parts(threads, block), static_cast<int>(block)};
   made.how = fmt::format("depthwise, {} pixels of {} channels to a thread", pixels, channels);
   made.functions = print_point(kernel, cuda_dialect, point);

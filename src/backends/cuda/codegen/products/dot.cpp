@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t most_rows = 8;
 constexpr int block_warps = 4;  // where a line has one
-constexpr int most_words = 16;  // of a lane, on their way at once
+constexpr int most_words = 16;  // of a lane, in flight at once
 
 struct Sides {
   const Operand &few, &many;
@@ -163,7 +163,7 @@ class DotText {
 
 }  // namespace
 
-// Enough warps to have all of memory's bandwidth under way, each with something to read.
+// Enough warps to use all of memory's bandwidth, each with something to read.
 DotShape choose_dots(const Product& p) {
   const Sides x = sides(p);
   DotShape s;
@@ -186,12 +186,12 @@ std::string dots_decline(const Product& p) {
   return {};
 }
 
-Made make_dots(const Kernel& kernel, const Product& product, const DotShape& s, const Features& features) {
+GeneratedKernel make_dots(const Kernel& kernel, const Product& product, const DotShape& s, const Features& features) {
   const std::string name = function_name(kernel, product);
   PointFunction point;
   point.name = name + "_at";
   point.positions = {{"batch", product.batch.dims}, {"row", product.rows.dims}, {"column", product.columns.dims}};
-  Made made;
+  GeneratedKernel made;
   const int64_t groups = groups_of(product, s) * product.batch.size();
   made.shape = s.warps == 1 ? LaunchShape{(groups + block_warps - 1) / block_warps, 32 * block_warps}
                             : LaunchShape{groups, 32 * s.warps};

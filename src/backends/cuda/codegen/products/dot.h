@@ -1,6 +1,6 @@
 // Products of few rows: warps read a matrix once, in words, and each of its lines is the sum of one or several of them.
 #pragma once
-#include "backends/cuda/codegen/made.h"
+#include "backends/cuda/codegen/generated.h"
 #include "plan/product.h"
 
 namespace npusim::cuda::codegen::products {
@@ -11,6 +11,7 @@ struct DotShape {
 };
 DotShape choose_dots(const Product& product);
 std::string dots_decline(const Product& product);  // "" if they do not
-Made make_dots(const Kernel& kernel, const Product& product, const DotShape& shape, const Features& features);
+GeneratedKernel make_dots(const Kernel& kernel, const Product& product, const DotShape& shape,
+                          const Features& features);
 
 }  // namespace npusim::cuda::codegen::products

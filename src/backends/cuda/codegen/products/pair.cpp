@@ -10,7 +10,7 @@
 namespace npusim::cuda::codegen::products {
 namespace {
 
-bool same_place(const Access& a, const Access& b) {
+bool same_elements(const Access& a, const Access& b) {
   return a.offset == b.offset && a.strides == b.strides && a.guards == b.guards && a.terms == b.terms;
 }
 
@@ -43,12 +43,15 @@ std::string pair_declines(const GroupStep& first, const GroupStep& second, const
   const Store& made = f.stores[0];
   const int32_t between = value_of(first, made.access), result = value_of(second, s.stores[0].access);
   if (value_of(second, sc.a) == between || value_of(second, sc.b) == between) return "the second multiplies the first";
-  if (!same_place(fc.a, sc.a) || value_of(first, fc.a) != value_of(second, sc.a)) return "other rows";
+  if (!same_elements(fc.a, sc.a) || value_of(first, fc.a) != value_of(second, sc.a)) return "other rows";
   const KernelArg &fb = f.args[static_cast<size_t>(fc.b.arg)], &sb = s.args[static_cast<size_t>(sc.b.arg)];
-  if (!same_place(fc.b, sc.b) || fb.dtype != sb.dtype || fb.elements != sb.elements) return "matrices of other forms";
+  if (!same_elements(fc.b, sc.b) || fb.dtype != sb.dtype || fb.elements != sb.elements)
+    return "matrices of other forms";
   if (std::find(first.values.begin(), first.values.end(), result) != first.values.end())
     return "the second writes what the first reads";
-  const auto elsewhere = [&](const Access& a) { return value_of(second, a) == between && !same_place(a, made.access); };
+  const auto elsewhere = [&](const Access& a) {
+    return value_of(second, a) == between && !same_elements(a, made.access);
+  };
   return std::any_of(s.accesses.begin(), s.accesses.end(), elsewhere) ? "the second reads other points of the first"
                                                                       : "";
 }
@@ -130,18 +133,20 @@ Product product_of(const Pair& pair, const std::vector<bool>& ahead) {
 
 }  // namespace
 
-Made make_joined(const Pair& pair, const std::vector<bool>& ahead, const Features& features, const TileShape& shape) {
+GeneratedKernel make_joined(const Pair& pair, const std::vector<bool>& ahead, const Features& features,
+                            const TileShape& shape) {
   const Product p = product_of(pair, ahead);
-  Made made = make_tiles(pair.kernel, p, shape, features);
+  GeneratedKernel made = make_tiles(pair.kernel, p, shape, features);
   made.symbol = function_name(pair.kernel, p);
   return made;
 }
 
-std::vector<Made> make_joined(const Pair& pair, const std::vector<bool>& ahead, const Features& features, size_t most) {
-  std::vector<Made> ways;
+std::vector<GeneratedKernel> make_joined(const Pair& pair, const std::vector<bool>& ahead, const Features& features,
+                                         size_t most) {
+  std::vector<GeneratedKernel> candidates;
   for (const TileShape& shape : likeliest(rate_pair_tiles(product_of(pair, ahead), features), most))
-    ways.push_back(make_joined(pair, ahead, features, shape));
-  return ways;
+    candidates.push_back(make_joined(pair, ahead, features, shape));
+  return candidates;
 }
 
 }  // namespace npusim::cuda::codegen::products

@@ -1,6 +1,6 @@
 // Two products of the same rows as one kernel, where what one makes is read by the other's epilogue: gate and up.
 #pragma once
-#include "backends/cuda/codegen/made.h"
+#include "backends/cuda/codegen/generated.h"
 #include "backends/cuda/codegen/products/tile.h"
 #include "codegen/target.h"
 #include "plan/product.h"
@@ -20,8 +20,10 @@ struct Pair {
 // read what the first makes beside its own.
 std::optional<Pair> find_pair(const GroupStep& first, const GroupStep& second, const Features& features, bool keep,
                               std::string& why);
-// `ahead` by the pair's arguments. At most so many ways, the likeliest first; or this one.
-std::vector<Made> make_joined(const Pair& pair, const std::vector<bool>& ahead, const Features& features, size_t most);
-Made make_joined(const Pair& pair, const std::vector<bool>& ahead, const Features& features, const TileShape& shape);
+// `ahead` by the pair's arguments. At most so many candidates, the likeliest first; or this one.
+std::vector<GeneratedKernel> make_joined(const Pair& pair, const std::vector<bool>& ahead, const Features& features,
+                                         size_t most);
+GeneratedKernel make_joined(const Pair& pair, const std::vector<bool>& ahead, const Features& features,
+                            const TileShape& shape);
 
 }  // namespace npusim::cuda::codegen::products

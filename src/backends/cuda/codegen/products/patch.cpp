@@ -1,4 +1,4 @@
-// One text: the image's words on their way to shared memory, the patch that is made of them, products, the epilogue.
+// One text: the image's words copied to shared memory, the patch that is made of them, products, the epilogue.
 #include "backends/cuda/codegen/products/patch.h"
 
 #include <fmt/format.h>
@@ -61,7 +61,7 @@ class PatchText {
       for (const std::string& statement : follow_text(k_, p_)) t_.add(statement);
     };
     if (!p_.b.ahead) follow();
-    bring_weight();
+    load_weight();
     if (p_.b.ahead) follow();
     t_.add("int image, first_line, first_at;");
     t_.open("const auto stand_at = [&](const int number)");
@@ -102,7 +102,7 @@ class PatchText {
 
   // Of 32 columns, each lane of four gets eight neighbours: a line, of a tile of eight that the products make, is that
   // of another column. All of a thread's words are asked for at once.
-  void bring_weight() {
+  void load_weight() {
     const ConvWindows& w = c_.windows;
     const int line = c_.pixels_of_line();
     const int64_t taps = w.kernel[0] * line, all = s_.columns * taps;
@@ -385,8 +385,8 @@ std::string patches_decline(const PatchConv& conv, const Product& p) {
   return {};
 }
 
-Made make_patches(const Kernel& kernel, const Product& product, const PatchConv& conv, const PatchShape& s,
-                  const Features& features) {
+GeneratedKernel make_patches(const Kernel& kernel, const Product& product, const PatchConv& conv, const PatchShape& s,
+                             const Features& features) {
   const Sizes z{conv, s};
   const std::string name = function_name(kernel, product);
   PointFunction point;
@@ -394,13 +394,13 @@ Made make_patches(const Kernel& kernel, const Product& product, const PatchConv&
   point.positions = {{"image", {0}}, {"line", {3}}, {"at", {4}}, {"column", {2}}};
   point.lanes = word;
   point.lane_dim = 2;
-  Made made;
-  // As many as find a place: sums of 64 x 64 leave registers for eight warps on a multiprocessor.
+  GeneratedKernel made;
+  // As many as are resident: sums of 64 x 64 leave registers for eight warps on a multiprocessor.
   const int64_t warps = s.rows_of_warp() * s.columns >= 64 * 64 ? 8 : 16;
-  const int64_t beside = std::min<int64_t>(warps / s.warps, features.unit_bytes / (z.bytes() + 1024));
+  const int64_t resident = std::min<int64_t>(warps / s.warps, features.unit_bytes / (z.bytes() + 1024));
   const int64_t column_parts = z.column_parts();
-  const int64_t places = std::max<int64_t>(1, features.units * beside / column_parts);
-  made.shape = {std::min(patches_of(conv, s), places) * column_parts, s.threads()};
+  const int64_t resident_blocks = std::max<int64_t>(1, features.units * resident / column_parts);
+  made.shape = {std::min(patches_of(conv, s), resident_blocks) * column_parts, s.threads()};
   made.shared_bytes = z.bytes();
   made.how = fmt::format("patches of {}x{} pixels, {} columns, {}", s.lines, s.across, s.columns,
                          conv.pixels == PatchConv::Pixels::lines   ? "by lines of words"

@@ -3,7 +3,7 @@
 #pragma once
 #include <optional>
 
-#include "backends/cuda/codegen/made.h"
+#include "backends/cuda/codegen/generated.h"
 #include "plan/contracted.h"
 
 namespace npusim::cuda::codegen::products {
@@ -31,7 +31,7 @@ struct PatchShape {
   int rows_of_warp() const { return lines * across / warps; }
 };
 
-// Why it is no such convolution in `why`, then. Neither where the weight lies nor the result is looked at.
+// Why it is no such convolution in `why`, then. Neither where the weight lies nor where the result does is checked.
 std::optional<PatchConv> find_patch_conv(const Kernel& kernel, const plan::Contracted& contracted, std::string& why);
 std::span<const PatchShape> patch_shapes();
 bool fits(const PatchConv& conv, const PatchShape& shape);
@@ -41,7 +41,7 @@ int64_t patches_of(const PatchConv& conv, const PatchShape& shape);  // of all i
 // Whether results are words of channels, of one product.
 bool makes_words(const Product& product);
 std::string patches_decline(const PatchConv& conv, const Product& product);  // "" if they do not
-Made make_patches(const Kernel& kernel, const Product& product, const PatchConv& conv, const PatchShape& shape,
-                  const Features& features);
+GeneratedKernel make_patches(const Kernel& kernel, const Product& product, const PatchConv& conv,
+                             const PatchShape& shape, const Features& features);
 
 }  // namespace npusim::cuda::codegen::products

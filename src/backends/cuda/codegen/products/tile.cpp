@@ -43,8 +43,8 @@ class BlockText : TileText {
                        size * depth_));
   }
 
-  // One step's products are under way while the next one's begin; the stage that is filled is that of the last but one,
-  // which all groups waited for before the barrier. With few stages, where blocks beside this one have products too, it
+  // One step's products are in flight while the next one's begin; the stage that is filled is that of the last but one,
+  // which all groups waited for before the barrier. With few stages, where other resident blocks have products too, it
   // is the last one's.
   void group_sums() {
     const int ahead = stages_ahead(s_);
@@ -124,11 +124,12 @@ class BlockText : TileText {
   // What a row or a column has from k on.
   std::string four(char x, const Operand& o, int size, const Term& line) const {
     const int words = line_words(o, size);
-    if (!across(o)) return fmt::format("*(const float4*)({}_stage + {:+})", x, place(words, line, "k / 4", word_));
+    if (!across(o))
+      return fmt::format("*(const float4*)({}_stage + {:+})", x, stage_offset(words, line, "k / 4", word_));
     std::string elements;
     for (int e = 0; e < word_; ++e)
       elements += fmt::format("{}{}_stage[{:+} + {:*} % 4]", e == 0 ? "" : ", ", x,
-                              place(words, term("k + {}", e), term("{:*} / 4", line), word_), line);
+                              stage_offset(words, term("k + {}", e), term("{:*} / 4", line), word_), line);
     return fmt::format("float4{{{}}}", elements);
   }
 
@@ -140,7 +141,7 @@ class BlockText : TileText {
       const bool all = count <= all_steps_ / s_.pieces || s_.pieces == 1;
       for (const auto& [x, is_ahead] : {std::pair{'a', p_.a.ahead}, {'b', p_.b.ahead}})
         if (is_ahead == ahead)
-          t_.add(fmt::format("{}bring_{}(step, {});", all ? "" : "if (step < steps) ", x, of_all("step").text));
+          t_.add(fmt::format("{}copy_{}(step, {});", all ? "" : "if (step < steps) ", x, of_all("step").text));
       if (!ahead) t_.add("commit_copies();");
       t_.close();
     };
@@ -153,12 +154,12 @@ class BlockText : TileText {
   void next_stage(int ahead) {
     t_.open(fmt::format("if (step + {} < {})", ahead, steps()));
     for (const char x : {'a', 'b'})
-      t_.add(fmt::format("bring_{}((step + {}) % {}, {:+} + {});", x, ahead, s_.stages, of_all("step"), ahead));
+      t_.add(fmt::format("copy_{}((step + {}) % {}, {:+} + {});", x, ahead, s_.stages, of_all("step"), ahead));
     t_.close();
   }
 
   // Four matrices of 8 x 8: of a, rows then depth; of b, depth then columns. A line of memory that runs across is
-  // turned.
+  // swizzled.
   std::string fragment(char x, const Operand& o, int size) const {
     const bool is_a = x == 'a';
     const int words = line_words(o, size);
@@ -171,8 +172,8 @@ class BlockText : TileText {
       line = term("{:+} + {}", first, is_a ? "lane % 16" : "lane / 16 * 8 + lane % 8");
       at = is_a ? "k / 8 + lane / 16" : "k / 8 + lane / 8 % 2";
     }
-    return fmt::format("load_matrices{}({}[i], {}_stage + {:+})", across(o) ? "_turned" : "", x, x,
-                       place(words, line, at, word_));
+    return fmt::format("load_matrices{}({}[i], {}_stage + {:+})", across(o) ? "_transposed" : "", x, x,
+                       stage_offset(words, line, at, word_));
   }
 };
 
@@ -199,11 +200,11 @@ std::string results_text(const Kernel& kernel, const Product& product) {
   return print_point(kernel, cuda_dialect, point);
 }
 
-Made make_tiles(const Kernel& kernel, const Product& product, const TileShape& s, const Features& features) {
+GeneratedKernel make_tiles(const Kernel& kernel, const Product& product, const TileShape& s, const Features& features) {
   const std::string name = function_name(kernel, product);
-  Made made;
+  GeneratedKernel made;
   made.shape = {tiles_of(product, s), s.threads()};
-  if (s.fed) made.shape.blocks = std::min<int64_t>(made.shape.blocks, features.units);
+  if (s.specialized) made.shape.blocks = std::min<int64_t>(made.shape.blocks, features.units);
   made.shared_bytes = shared_bytes_of(product, s);
   made.groups = s.groups || s.pieces > 1;
   const auto read = [](const Operand& o) {
@@ -213,16 +214,17 @@ Made make_tiles(const Kernel& kernel, const Product& product, const TileShape& s
                          s.narrow > 0 ? fmt::format(" and, at last, {}", s.narrow) : "", s.stages, read(product.a),
                          read(product.b),
                          product.dtype == DType::f32 ? ", by fma"
-                         : s.fed                     ? ", by warpgroups that one more feeds"
+                         : s.specialized             ? ", by warpgroups and a producer warpgroup"
                          : s.groups                  ? ", by warpgroups"
                                                      : "",
                          s.pieces > 1 ? fmt::format(", the depth in {} pieces", s.pieces) : "");
   made.functions = results_text(kernel, product);
   made.functions += fmt::format("\n// {}: {}\n", name, made.how);
-  made.functions += function_head(kernel, product, made.shape, features, s.pieces, s.fed);
+  made.functions += function_head(kernel, product, made.shape, features, s.pieces, s.specialized);
   made.shape.blocks *= product.copies * s.pieces;
   made.pieces = s.pieces;
-  made.functions += (s.fed ? fed_text(kernel, product, s) : BlockText(kernel, product, s).body()) + "}\n";
+  made.functions +=
+      (s.specialized ? specialized_text(kernel, product, s) : BlockText(kernel, product, s).body()) + "}\n";
   return made;
 }
 

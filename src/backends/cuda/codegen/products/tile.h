@@ -1,7 +1,7 @@
 // Products on tensor cores, of float32 by fma: a block makes a tile of rows and columns, through stages in shared
 // memory.
 #pragma once
-#include "backends/cuda/codegen/made.h"
+#include "backends/cuda/codegen/generated.h"
 #include "backends/cuda/codegen/text.h"
 #include "plan/product.h"
 
@@ -13,13 +13,14 @@ struct TileShape {
   int stages = 3;
   bool groups = false;  // of four warps, which multiply what lies in shared memory: 64 rows each; sm_90a alone
   int pieces = 1;       // of the depth: blocks of one cluster, which add their sums in the order of pieces; from 9.0 on
-  bool fed = false;     // groups: four warps more fill the stages, and a block makes one tile after the other
+  bool specialized =
+      false;  // groups: a producer warpgroup fills the stages, and a block makes one tile after the other
   // Of a pair: behind `wide` columns of tiles as wide as `columns`, tiles are only `narrow`, 0: all are alike. So the
   // last round has a tile for each block.
   int narrow = 0, wide = 0;
   int multipliers() const { return 32 * warps_along_rows * warps_along_columns; }
-  int threads() const { return multipliers() + (fed ? 128 : 0); }
-  int loaders() const { return fed ? 128 : multipliers(); }
+  int threads() const { return multipliers() + (specialized ? 128 : 0); }
+  int loaders() const { return specialized ? 128 : multipliers(); }
 };
 inline constexpr int tile_depth = 64;  // elements of a stage: 128 bytes of a line
 inline int depth_of_stage(const Product& p) { return tile_depth / word * word_of(p); }
@@ -57,20 +58,21 @@ inline int columns_of(const Product& p, const TileShape& s) { return p.second_b 
 inline int next_rows(const TileShape& s) { return s.groups ? 16 * s.warps_along_rows : 16; }
 inline int rows_of_warp(const TileShape& s) { return s.rows / s.warps_along_rows; }
 inline int columns_of_warp(const TileShape& s) { return s.columns / s.warps_along_columns; }
-// Whether columns lie in such lines of a stage that a lane's sums of four tiles of eight are eight neighbours: of fed
-// tiles, and where they are few, which then are stored from registers.
+// Whether columns lie in such lines of a stage that a lane's sums of four tiles of eight are eight neighbours: of
+// warp-specialized tiles, and where they are few, which then are stored from registers.
 bool has_neighbours(const Product& product, const TileShape& shape);
 // Whether what the epilogue reads is asked for before the products, and the text that does.
 bool reads_early(const Product& product, const TileShape& shape);
 void add_reads(Lines& to, const Kernel& kernel, const Product& product, const TileShape& shape);
-// Text behind the sums. Where they are no neighbours, they change places through shared memory, so that a thread has
+// Text behind the sums. Where they are no neighbours, they are exchanged through shared memory, so that a thread has
 // neighbours in the result's.
 void add_results(Lines& to, const Kernel& kernel, const Product& product, const TileShape& shape);
-// Of tiles that are fed: from a group's registers to memory. Shared memory is the next tile's already.
+// Of warp-specialized tiles: from a group's registers to memory. Shared memory is the next tile's already.
 void add_results_from_registers(Lines& to, const Kernel& kernel, const Product& product, const TileShape& shape);
 int64_t tiles_of(const Product& product, const TileShape& shape);
 
 std::string tiles_decline(const Product& product);  // "" if they do not
-Made make_tiles(const Kernel& kernel, const Product& product, const TileShape& shape, const Features& features);
+GeneratedKernel make_tiles(const Kernel& kernel, const Product& product, const TileShape& shape,
+                           const Features& features);
 
 }  // namespace npusim::cuda::codegen::products

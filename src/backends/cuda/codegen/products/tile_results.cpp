@@ -30,7 +30,7 @@ void add_pieces(Lines& t, const Product& p, const TileShape& s, const Term& leaf
 
 }  // namespace
 
-// A lane has eight neighbours, or four lanes change places so that each does. What is read is asked for before it is
+// A lane has eight neighbours, or four lanes exchange theirs so that each does. What is read is asked for before it is
 // used: of two fours of tiles of eight columns, or for a pair, which has fewer registers, of one.
 void add_results_from_registers(Lines& t, const Kernel& k, const Product& p, const TileShape& s) {
   const bool two = p.second_b >= 0;
@@ -99,15 +99,15 @@ void add_neighbours(Lines& t, const Kernel& k, const Product& p, const TileShape
 
 }  // namespace
 
-// Of fed tiles wherever they come out even. Of more words the others' lanes have too few under way, and pieces of lines
-// where the way through shared memory has whole ones.
+// Of warp-specialized tiles wherever they come out even. Of more words the others' lanes have too few in flight, and
+// parts of lines where the path through shared memory has whole ones.
 bool has_neighbours(const Product& p, const TileShape& s) {
-  if (s.fed) return columns_of(p, s) % 32 == 0;
+  if (s.specialized) return columns_of(p, s) % 32 == 0;
   return s.pieces == 1 && p.lanes == word && !p.lanes_are_rows && p.b.words != Operand::Words::across &&
          columns_of_warp(s) % 32 == 0 && words_of(s) <= 4;
 }
 
-bool reads_early(const Product& p, const TileShape& s) { return !s.fed && has_neighbours(p, s) && p.reads > 0; }
+bool reads_early(const Product& p, const TileShape& s) { return !s.specialized && has_neighbours(p, s) && p.reads > 0; }
 
 void add_reads(Lines& t, const Kernel& k, const Product& p, const TileShape& s) {
   const std::string name = function_name(k, p) + "_at";
@@ -117,8 +117,9 @@ void add_reads(Lines& t, const Kernel& k, const Product& p, const TileShape& s) 
 
 void add_results(Lines& t, const Kernel& k, const Product& p, const TileShape& s) {
   if (has_neighbours(p, s)) return add_neighbours(t, k, p, s);
-  const bool turn = p.lanes_are_rows;
-  const int lines = turn ? s.columns : s.rows, width = turn ? s.rows : s.columns, pitch = results_pitch(p, s);
+  const bool transposes = p.lanes_are_rows;
+  const int lines = transposes ? s.columns : s.rows, width = transposes ? s.rows : s.columns,
+            pitch = results_pitch(p, s);
   t.add("wait_copies<0>();");
   t.add("__syncthreads();");
   t.add("float* const results = (float*)shared_words;");
@@ -130,7 +131,7 @@ void add_results(Lines& t, const Kernel& k, const Product& p, const TileShape& s
   t.open("    for (int e = 0; e < 4; e += 2)");
   t.add(fmt::format("const int row = warp_row + i * {} + lane / 4 + e / 2 * 8;", next_rows(s)));
   t.add("const int column = warp_column + j * 8 + lane % 4 * 2;");
-  if (turn) {
+  if (transposes) {
     t.add(fmt::format("results[column * {} + row] = sums[i][j][e];", pitch));
     t.add(fmt::format("results[(column + 1) * {} + row] = sums[i][j][e + 1];", pitch));
   } else {
@@ -157,8 +158,8 @@ void add_results(Lines& t, const Kernel& k, const Product& p, const TileShape& s
       t.add(fmt::format("const int number = first + n * {};", s.threads()));
       t.add(fmt::format("const int line = number / {}, at = number % {} * {};", words, words, p.lanes));
     }
-    t.add(fmt::format("const int row = first_row + {}, column = first_column + {};", turn ? "at" : "line",
-                      turn ? "line" : "at"));
+    t.add(fmt::format("const int row = first_row + {}, column = first_column + {};", transposes ? "at" : "line",
+                      transposes ? "line" : "at"));
     const std::string beyond = all % (s.threads() * together) == 0 ? "" : fmt::format("line >= {} || ", lines);
     t.add(fmt::format("if ({}row >= {} || column >= {}) continue;", beyond, p.rows.size(), p.columns.size()));
     const Term leaf = term("results + line * {} + at", pitch);

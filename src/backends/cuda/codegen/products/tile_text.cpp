@@ -10,7 +10,7 @@ namespace {
 
 constexpr int depth_words = tile_depth / word;
 
-Term turned(int words, const Term& line) {
+Term swizzle(int words, const Term& line) {
   return words >= 8 ? term("{} & 7", line) : words == 4 ? term("{:*} / 2 & 3", line) : term("{:*} / 4 & 1", line);
 }
 
@@ -35,8 +35,8 @@ Term widen(const Operand& o, const Axis& axis, const std::string& name) {
 
 int line_words(const Operand& o, int size) { return across(o) ? size / o.word : depth_words; }
 
-Term place(int words, const Term& line, const Term& at, int word) {
-  return term("({} * {} + ({} ^ {})) * {}", line, words, at, turned(words, line), word);
+Term stage_offset(int words, const Term& line, const Term& at, int word) {
+  return term("({} * {} + ({} ^ {})) * {}", line, words, at, swizzle(words, line), word);
 }
 
 TileText::TileText(const Kernel& kernel, const Product& product, const TileShape& shape)
@@ -73,11 +73,11 @@ void TileText::stand_at(const Term& number) {
 void TileText::declare_operands() {
   declare('a', p_.a, p_.rows, s_.rows, "row");
   declare('b', p_.b, p_.columns, s_.columns, "column");
-  t_.open("const auto bring_a = [&](const int stage, const int step)");
-  bring('a', p_.a, p_.rows, s_.rows);
+  t_.open("const auto copy_a = [&](const int stage, const int step)");
+  copy_words('a', p_.a, p_.rows, s_.rows);
   t_.close(";");
-  t_.open("const auto bring_b = [&](const int stage, const int step)");
-  bring('b', p_.b, p_.columns, s_.columns);
+  t_.open("const auto copy_b = [&](const int stage, const int step)");
+  copy_words('b', p_.b, p_.columns, s_.columns);
   t_.close(";");
 }
 
@@ -129,8 +129,8 @@ void TileText::declare(char x, const Operand& o, const Axis& axis, int size, con
 // Of a stage's lines, those of the first of two matrices; else all.
 int TileText::matrix_lines(char x, int size) const { return x == 'b' && p_.second_b >= 0 ? size / 2 : size; }
 
-// The words of a stage that this thread brings.
-void TileText::bring(char x, const Operand& o, const Axis& axis, int size) {
+// The words of a stage that this thread copies.
+void TileText::copy_words(char x, const Operand& o, const Axis& axis, int size) {
   const int words = line_words(o, size), count = passes(o, size), pass = lines_of_pass(o, size);
   const int all = across(o) ? depth_ : size;
   const Term stage = term("{}_stages + stage * {}", x, (x == 'b' ? stage_columns_ : size) * depth_);
@@ -157,10 +157,10 @@ void TileText::bring(char x, const Operand& o, const Axis& axis, int size) {
     t_.add(fmt::format("const {}* const from = {} + {}_at[0] + deep;", element_type(p_), one, x));
     if (two) t_.add(fmt::format("const {}* const other = {} + {}_at[0] + deep;", element_type(p_), other, x));
     t_.add(fmt::format("{}* const to = {:+} + {:+};", element_type(p_), stage,
-                       place(words, term("{}_line", x), term("{}_word", x), word_)));
+                       stage_offset(words, term("{}_line", x), term("{}_word", x), word_)));
     t_.add("#pragma unroll");
     const std::string_view wide = address_type(o) == "int" ? "" : "(long long)";
-    const bool permuted = x == 'b' && has_neighbours(p_, s_);  // then passes take 4 and 28 lines more in turns
+    const bool permuted = x == 'b' && has_neighbours(p_, s_);  // then passes advance by 4 and 28 lines alternately
     const int64_t pitch = axis.dims.empty() ? 0 : o.strides[static_cast<size_t>(axis.dims[0])];
     const Term number = two ? term("j % {}", apart / pass) : "j";
     const Term further = permuted ? term("{0:*} / 2 * 32 + {0:*} % 2 * 4", number) : term("{:*} * {}", number, pass);
@@ -183,7 +183,8 @@ void TileText::bring(char x, const Operand& o, const Axis& axis, int size) {
     t_.open(fmt::format("for (int j = 0; j < {}; ++j)", count));
     t_.add(fmt::format("const int line = {}_line + j * {};", x, pass));
     if (all % pass != 0) t_.add(fmt::format("if (line >= {}) break;", all));
-    t_.add(fmt::format("write_lanes(words[j], {:+} + {:+});", stage, place(words, "line", term("{}_word", x), word_)));
+    t_.add(fmt::format("write_lanes(words[j], {:+} + {:+});", stage,
+                       stage_offset(words, "line", term("{}_word", x), word_)));
     t_.close();
   } else {
     if (!across(o)) depth(term("{}_word * {}", x, word_));
@@ -197,7 +198,7 @@ void TileText::bring(char x, const Operand& o, const Axis& axis, int size) {
     t_.add(fmt::format("const bool there = {};", is_there(j)));
     const bool part = !across(o) && p_.filled != word_;
     t_.add(fmt::format("copy_{}({:+} + {:+}, {} + (there ? {}_at[{}] + deep : 0), {});", part ? "part" : "async", stage,
-                       place(words, "line", term("{}_word", x), word_), from, x, j,
+                       stage_offset(words, "line", term("{}_word", x), word_), from, x, j,
                        part ? fmt::format("there ? {} : 0", 16 / word_ * p_.filled) : "there"));
     t_.close();
   }
@@ -206,14 +207,14 @@ void TileText::bring(char x, const Operand& o, const Axis& axis, int size) {
 
 bool TileText::is_plain(const Operand& o, const Axis& axis, int size) const {
   const int pass = lines_of_pass(o, size), lines = matrix_lines(&o == &p_.b ? 'b' : 'a', size);
-  return s_.fed && has_even_lines(p_, o, axis) && (axis.size() % lines == 0 || p_.second_b >= 0) && lines % pass == 0 &&
-         pass % 8 == 0 && (&o == &p_.a || !has_neighbours(p_, s_) || pass == 16);
+  return s_.specialized && has_even_lines(p_, o, axis) && (axis.size() % lines == 0 || p_.second_b >= 0) &&
+         lines % pass == 0 && pass % 8 == 0 && (&o == &p_.a || !has_neighbours(p_, s_) || pass == 16);
 }
 
 void TileText::declare_sums() {
   const int m = rows_of_warp(s_), n = columns_of_warp(s_);
   t_.add(fmt::format("const int warp_row = warp / {} * {};", s_.warps_along_columns, s_.groups ? 16 : m));
-  if (!s_.fed) t_.add(fmt::format("const int warp_column = warp % {} * {};", s_.warps_along_columns, n));
+  if (!s_.specialized) t_.add(fmt::format("const int warp_column = warp % {} * {};", s_.warps_along_columns, n));
   t_.add(fmt::format("float sums[{}][{}][4];", m / 16, n / 8));
   t_.add("#pragma unroll");
   t_.add(fmt::format("for (int i = 0; i < {}; ++i)", m / 16));

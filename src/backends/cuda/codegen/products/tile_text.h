@@ -11,7 +11,7 @@ inline bool across(const Operand& o) { return o.words == Operand::Words::across;
 // Words in a line of the stage's memory, and where a line's word lies: neighbours in a column of words lie in
 // different banks.
 int line_words(const Operand& o, int size);
-Term place(int words, const Term& line, const Term& at, int word);
+Term stage_offset(int words, const Term& line, const Term& at, int word);
 
 class TileText {
  public:
@@ -21,7 +21,7 @@ class TileText {
   void begin();  // where the stages lie
   // Where the tile of this number is.
   void stand_at(const Term& number);
-  // Where this thread's words are, and functions that bring them into a stage.
+  // Where this thread's words are, and functions that copy them to a stage.
   void declare_operands();
   // Whether lines follow each other in even steps, and all are there; of a pair, those before an end.
   bool is_plain(const Operand& o, const Axis& axis, int size) const;
@@ -39,7 +39,7 @@ class TileText {
 
  private:
   void declare(char x, const Operand& o, const Axis& axis, int size, const std::string& what);
-  void bring(char x, const Operand& o, const Axis& axis, int size);
+  void copy_words(char x, const Operand& o, const Axis& axis, int size);
   int matrix_lines(char x, int size) const;
   int passes(const Operand& o, int size) const;
   int lines_of_pass(const Operand& o, int size) const;
@@ -53,8 +53,8 @@ struct Part {
   const Kernel* kernel = nullptr;
   Product product;
 };
-// The text behind the function's head of tiles that are fed; of several products those of the first one come first.
-std::string fed_text(const Kernel& kernel, const Product& product, const TileShape& shape,
-                     std::span<const Part> parts = {});
+// The text behind the function's head of warp-specialized tiles; of several products those of the first one come first.
+std::string specialized_text(const Kernel& kernel, const Product& product, const TileShape& shape,
+                             std::span<const Part> parts = {});
 
 }  // namespace npusim::cuda::codegen::products

@@ -1,5 +1,5 @@
 // A merge sort: a thread orders a few elements in registers, then runs of the row's threads become one, two at a time.
-// An element is a number that is ordered as it is, with its place in the row behind it: no two are equal, so equal
+// An element is a number that is ordered as it is, with its index in the row behind it: no two are equal, so equal
 // elements keep their order whatever merges them, and what fills up the last thread comes last.
 #include "backends/cuda/codegen/rows/order.h"
 
@@ -17,9 +17,9 @@ namespace {
 
 constexpr int64_t most_bytes = least_block_bytes - (3 << 10);
 
-// How an element and its place are kept: "{0}" its value as it lies in memory, "{1}" its place.
+// How an element and its index are kept: "{0}" its value as it lies in memory, "{1}" its index.
 struct Keyed {
-  std::string_view type, number, item, last, place;
+  std::string_view type, number, item, last, index;
   int bits;
 };
 
@@ -53,11 +53,11 @@ Keyed keyed(DType dtype) {
     case DType::f64:
       break;
   }
-  return {"Placed",
+  return {"Indexed",
           dtype == DType::f64 ? "ordered_double({0})" : "(unsigned long long){0} ^ 0x8000000000000000ull",
-          "Placed{{{0}, (unsigned){1}}}",
-          "Placed{0xffffffffffffffffull, 0xffffffffu}",
-          "{0}.place",
+          "Indexed{{{0}, (unsigned){1}}}",
+          "Indexed{0xffffffffffffffffull, 0xffffffffu}",
+          "{0}.index",
           64};
 }
 
@@ -128,18 +128,18 @@ class OrderText {
   void read(bool guarded) {
     t_.add(fmt::format("{} own[{}];", keys_.type, s_.elements));
     each();
-    t_.add(fmt::format("const int place = thread * {} + e;", s_.elements));
+    t_.add(fmt::format("const int index = thread * {} + e;", s_.elements));
     t_.add(fmt::format("own[e] = {};", keys_.last));
     std::string condition = guarded ? "there" : "";
     if (form_.length < s_.threads * s_.elements)
-      condition += fmt::format("{}place < {}", guarded ? " && " : "", form_.length);
+      condition += fmt::format("{}index < {}", guarded ? " && " : "", form_.length);
     if (!condition.empty()) t_.open(fmt::format("if ({})", condition));
     const Term along =
-        form_.from->strides.back() == 1 ? Term("place") : term("place * {:*}", Term(form_.from->strides.back()));
+        form_.from->strides.back() == 1 ? Term("index") : term("index * {:*}", Term(form_.from->strides.back()));
     t_.add(fmt::format("const auto element = in0[{}];", address(*form_.from, along).text));
     std::string number = fmt::format(fmt::runtime(keys_.number), "element");
     if (form_.descending) number = fmt::format(fmt::runtime(keys_.bits == 16 ? "0xffffu - ({})" : "~({})"), number);
-    t_.add(fmt::format("own[e] = {};", fmt::format(fmt::runtime(keys_.item), number, "place")));
+    t_.add(fmt::format("own[e] = {};", fmt::format(fmt::runtime(keys_.item), number, "index")));
     if (!condition.empty()) t_.close();
     t_.close();
     t_.add(fmt::format("sort_own<{}>(own);", s_.elements));
@@ -183,7 +183,7 @@ class OrderText {
     const Term along = form_.step == 1 ? Term("n") : term("n * {:*}", Term(form_.step));
     const Term item =
         term("items[spread<{}>({})]", s_.elements, (form_.first > 0 ? term("n + {}", form_.first) : Term("n")).text);
-    t_.add(fmt::format("out0[{}] = {};", address(*form_.to, along).text, fmt::format(fmt::runtime(keys_.place), item)));
+    t_.add(fmt::format("out0[{}] = {};", address(*form_.to, along).text, fmt::format(fmt::runtime(keys_.index), item)));
     t_.close();
   }
 
@@ -211,11 +211,11 @@ std::string order_decline(const Kernel& k) {
   return {};
 }
 
-Made make_ordered(const Kernel& kernel, const Features& features) {
+GeneratedKernel make_ordered(const Kernel& kernel, const Features& features) {
   const OrderForm form = order_form(kernel);
   const RowShare share = share_row(form.length);
   const DType dtype = kernel.args[static_cast<size_t>(form.from->arg)].dtype;
-  Made made;
+  GeneratedKernel made;
   made.symbol = kernel_name(kernel);
   made.shape = {(rows_of(kernel) + share.rows - 1) / share.rows, static_cast<int>(share.threads * share.rows)};
   made.shared_bytes = share.rows * share.items * item_bytes(keyed(dtype));

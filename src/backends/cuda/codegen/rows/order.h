@@ -2,12 +2,12 @@
 #pragma once
 #include <string>
 
-#include "backends/cuda/codegen/made.h"
+#include "backends/cuda/codegen/generated.h"
 
 namespace npusim::cuda::codegen::rows {
 
 // Of a kernel that orders; "" if it does not decline.
 std::string order_decline(const Kernel& kernel);
-Made make_ordered(const Kernel& kernel, const Features& features);
+GeneratedKernel make_ordered(const Kernel& kernel, const Features& features);
 
 }  // namespace npusim::cuda::codegen::rows

@@ -63,7 +63,7 @@ std::string find_operands(const Kernel& k, Pairs& p) {
   for (auto i = static_cast<size_t>(p.reduced); i-- > 0;) {
     if (!needed[i]) continue;
     const Expr& e = k.exprs[i];
-    if (e.op == ExprOp::index) return "a place that is reduced";
+    if (e.op == ExprOp::index) return "an index that is reduced";
     for_each_operand(k, e, [&](int32_t operand) { needed[static_cast<size_t>(operand)] = true; });
     if (e.op != ExprOp::load) continue;
     const Access& a = access_of(k, static_cast<int32_t>(i));
@@ -167,8 +167,8 @@ class PairsText {
     t_.add(fmt::format("{} sums[{}][{}];", sum, tile_.own(), tile_.own()));
     each_pair(fmt::format("sums[u][v] = {};", identity(reduce_)));
     t_.open(fmt::format("for (int begin = 0; begin < {}; begin += {})", k_.space.back(), depth_));
-    bring(p_.first, "first", "row_0", p_.rows);
-    bring(p_.second, "second", "column_0", p_.columns);
+    load_operand(p_.first, "first", "row_0", p_.rows);
+    load_operand(p_.second, "second", "column_0", p_.columns);
     t_.add("__syncthreads();");
     const bool whole = k_.space.back() % depth_ == 0;
     if (!whole) t_.add(fmt::format("const int depth = min({}, {} - begin);", depth_, k_.space.back()));
@@ -216,7 +216,7 @@ class PairsText {
   }
 
   // Elements of a tile's rows, side by side along the row as they mostly lie; what is not there is 0.
-  void bring(int32_t load, std::string_view which, std::string_view from, int dim) {
+  void load_operand(int32_t load, std::string_view which, std::string_view from, int dim) {
     const Access& a = access_of(k_, load);
     const auto times = [](const Term& index, int64_t stride) {
       return stride == 0 ? Term() : stride == 1 ? index : term("{:*} * {:*}", index, Term(stride));
@@ -272,12 +272,12 @@ std::string pairs_decline(const Kernel& k) {
   return {};
 }
 
-Made make_pairs(const Kernel& kernel, const Features& features) {
+GeneratedKernel make_pairs(const Kernel& kernel, const Features& features) {
   std::string why;
   const Pairs pairs = *find_pairs(kernel, why);
   const PairTile tile = choose_tile(kernel, pairs, features);
   PairsText text(kernel, pairs, tile);
-  Made made;
+  GeneratedKernel made;
   made.symbol = kernel_name(kernel);
   made.shape = {tiles_of(kernel, pairs, tile.side), static_cast<int>(threads_across * threads_across)};
   made.how = fmt::format("pairs, {0} x {0} to a block", tile.side);

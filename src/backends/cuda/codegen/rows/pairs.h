@@ -3,13 +3,13 @@
 #pragma once
 #include <string>
 
-#include "backends/cuda/codegen/made.h"
+#include "backends/cuda/codegen/generated.h"
 
 namespace npusim::cuda::codegen::rows {
 
 // Whether the kernel is such a reduction, however many pairs there are.
 bool has_pairs(const Kernel& kernel);
 std::string pairs_decline(const Kernel& kernel);  // "" if it does not
-Made make_pairs(const Kernel& kernel, const Features& features);
+GeneratedKernel make_pairs(const Kernel& kernel, const Features& features);
 
 }  // namespace npusim::cuda::codegen::rows

@@ -87,11 +87,11 @@ class ScanText {
   // Before the kernel's own function; also what the function calls.
   std::string functions() {
     std::string text;
-    const auto positions = std::vector<PointPosition>{{"row", outer_}, {"place", {static_cast<int>(outer_.size())}}};
+    const auto positions = std::vector<PointPosition>{{"row", outer_}, {"position", {static_cast<int>(outer_.size())}}};
     const auto named = [&](PointValues& values, const std::string& name, const std::vector<std::string>& given,
                            const std::vector<std::string>& taken) {
       text += values.print(name, positions);
-      calls_.push_back(values.call(name, {"row", "place"}, given, taken));
+      calls_.push_back(values.call(name, {"row", "position"}, given, taken));
     };
     PointValues reads = point(false);
     std::vector<std::string> given, taken;
@@ -195,8 +195,8 @@ class ScanText {
     t_.open(fmt::format("for (int e = 0; e < {}; ++e)", s_.elements));
     if (!any.empty()) t_.add(any);
     if (!call.empty()) {
-      t_.add("const int place = first + e * 32;");
-      t_.add((k_.space.back() % s_.at_once() == 0 ? "" : fmt::format("if (place < {}) ", k_.space.back())) + call);
+      t_.add("const int position = first + e * 32;");
+      t_.add((k_.space.back() % s_.at_once() == 0 ? "" : fmt::format("if (position < {}) ", k_.space.back())) + call);
     }
     t_.close();
   }
@@ -302,10 +302,10 @@ std::string scan_decline(const Kernel& k, const Features& features) {
   return {};
 }
 
-Made make_scanned(const Kernel& kernel, const Features& features) {
+GeneratedKernel make_scanned(const Kernel& kernel, const Features& features) {
   const ScanShare share = share_scan(kernel, features);
   ScanText text(kernel, share);
-  Made made;
+  GeneratedKernel made;
   made.symbol = kernel_name(kernel);
   made.shape = {(rows_of(kernel) + share.rows - 1) / share.rows, static_cast<int>(share.threads * share.rows)};
   made.how = fmt::format("scanned rows, {} elements of {} threads", share.elements, share.threads);

@@ -1,4 +1,4 @@
-// Lifetimes to places, as those of a program's arena.
+// From lifetimes to offsets, as those of a program's arena.
 #include "backends/cuda/codegen/stream/block_memory.h"
 
 #include <algorithm>
@@ -10,13 +10,13 @@
 
 namespace npusim::cuda::codegen::stream {
 
-void BlockMemory::keep(Places& where, int32_t name, int64_t bytes, int64_t now) {
+void BlockMemory::keep(Offsets& where, int32_t name, int64_t bytes, int64_t now) {
   const auto [life, fresh] = lives_.try_emplace({&where, name}, Life{bytes, now, now});
   life->second.end = now;
   where.emplace(name, 0);
 }
 
-int64_t BlockMemory::place(const std::vector<Span>& spans, int64_t cheap) {
+int64_t BlockMemory::assign(const std::vector<Span>& spans, int64_t cheap) {
   constexpr uint64_t alignment = 128;
   std::vector<Lifetime> lives;
   for (const auto& [key, life] : lives_)

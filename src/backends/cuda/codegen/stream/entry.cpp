@@ -20,31 +20,32 @@ constexpr int64_t counters_kept = 2;
 
 // Of a thread, once warps have taken their parts. What a block begins with, 168 for each of its threads, must do for
 // all: warps that ask for more wait until others have given it.
-constexpr int feeder_registers = 56, registers = 224;
-static_assert((stream_block - facts::stream_threads) * feeder_registers + facts::stream_threads * registers <=
+constexpr int producer_registers = 56, registers = 224;
+static_assert((stream_block - facts::stream_threads) * producer_registers + facts::stream_threads * registers <=
               stream_block * 168);
 
 // What device/entry.cuh is written for: numbers, and the table.
-std::string numbers(const StreamTable& table, const StreamLayout& layout, const StreamWay& way, size_t told) {
+std::string numbers(const StreamTable& table, const StreamLayout& layout, const StreamCandidate& candidate,
+                    size_t awaited_inspections) {
   const auto slices = static_cast<int64_t>(table.slices.size()) / slice_numbers;
   // The first piece of text exchanges nothing.
   assert(slices == 0 || std::all_of(table.rows.begin() + 1, table.rows.begin() + 1 + table.rows[0],
-                                    [](int64_t place) { return place > slices_from; }));
+                                    [](int64_t location) { return location > slices_from; }));
   const std::pair<const char*, int64_t> all[] = {
       {"stream_threads", facts::stream_threads},
       {"stream_warps", facts::stream_warps},
-      {"feeder_registers", feeder_registers},
+      {"producer_registers", producer_registers},
       {"registers", registers},
       {"given_count", static_cast<int64_t>(table.values.size()) + (table.trap_count > 0) + 1},
       {"slots", layout.slots},
       {"most_slots", most_slots},
       {"rows_kept", rows_kept},
       {"counters_kept", counters_kept},
-      {"told", static_cast<int64_t>(told)},
+      {"awaited_inspections", static_cast<int64_t>(awaited_inspections)},
       {"at_kept", layout.kept},
       {"at_scratch", layout.at_scratch},
       {"at_rows", layout.at_rows},
-      {"at_brought", layout.at_brought},
+      {"at_prefetched", layout.at_prefetched},
       {"at_slices", layout.at_slices},
       {"at_lists", layout.at_lists},
       {"at_barriers", layout.at_barriers},
@@ -55,23 +56,23 @@ std::string numbers(const StreamTable& table, const StreamLayout& layout, const 
       {"slices_from", slices_from},
       {"row_count", table.row_count},
       {"longest_row", table.longest_row},
-      {"brought_bytes", table.brought_bytes},
+      {"prefetched_bytes", table.prefetched_bytes},
       {"matrix_count", static_cast<int64_t>(table.matrices.size()) / 3},
       {"counter_count", static_cast<int64_t>(table.counters.size()) / 2},
       {"slice_count", slices},
       {"slice_numbers", slice_numbers},
-      {"late_one_in", way.late},
-      {"words_nearer", way.nearer},
+      {"late_one_in", candidate.late},
+      {"words_prefetched", candidate.prefetch},
       {"lists_attentions", !table.key_kinds.empty()},
   };
   std::string text = "\nenum {\n";
   for (const auto& [name, value] : all) text += fmt::format("  {} = {},\n", name, value);
-  text += "};\n// Places: numbers, positions among what is given, in the block's memory and in the launch's.\n";
+  text += "};\n// Locations: numbers, positions among what is given, in the block's memory and in the launch's.\n";
   const auto array = [&](const char* name, const std::vector<int64_t>& values) {
     text += fmt::format("static __device__ const int {}[{}] = {{{}}};\n", name, std::max<size_t>(values.size(), 2),
                         fmt::join(values, ", "));
   };
-  array("table_rows", table.rows), array("table_matrices", table.matrices), array("table_brought", table.brought);
+  array("table_rows", table.rows), array("table_matrices", table.matrices), array("table_prefetched", table.prefetched);
   array("table_slices", table.slices), array("table_counters", table.counters);
   return text;
 }
@@ -97,13 +98,14 @@ std::string key_kinds(const StreamTable& table, const StreamLayout& layout) {
   for (size_t kind = 0; kind < table.key_kinds.size(); ++kind) {
     const KeyKind& k = table.key_kinds[kind];
     t.open(fmt::format("if (kind == {})", kind));
-    if (k.looks > 0) t.add("mbarrier_wait(block.looked, 0);");
+    if (k.inspected_chunks > 0) t.add("mbarrier_wait(block.inspected, 0);");
     t.add(fmt::format("const Keys these = {{{}, {}, {}, {}, {}}};",
-                      k.looks > 0 ? fmt::format("block.own + {}", layout.kept + k.seen) : "nullptr", k.looks, k.batches,
-                      k.splits, k.keys));
-    t.add(fmt::format("const KeyPlaces places = {{{}LL, {}, {}LL, {}}};", k.key_batch, k.key_apart, k.value_batch,
+                      k.inspected_chunks > 0 ? fmt::format("block.own + {}", layout.kept + k.seen) : "nullptr",
+                      k.inspected_chunks, k.batches, k.splits, k.keys));
+    t.add(fmt::format("const KeyStrides strides = {{{}LL, {}, {}LL, {}}};", k.key_batch, k.key_apart, k.value_batch,
                       k.value_apart));
-    t.add(fmt::format("return list_keys(lists, these, places, keys + {}, values + {});", k.key_offset, k.value_offset));
+    t.add(
+        fmt::format("return list_keys(lists, these, strides, keys + {}, values + {});", k.key_offset, k.value_offset));
     t.close();
   }
   t.close();
@@ -117,37 +119,37 @@ StreamLayout lay_out(const StreamTable& table, int64_t kept_bytes, int64_t scrat
                     lists = list_count * list_length * 16;
   const auto words = [](int64_t bytes) { return (bytes + 15) / 16 * 16; };
   StreamLayout l;
-  const int64_t rows = words(rows_kept * table.longest_row * 8), brought = words(rows_kept * table.brought_bytes),
+  const int64_t rows = words(rows_kept * table.longest_row * 8), prefetched = words(rows_kept * table.prefetched_bytes),
                 slices = words(static_cast<int64_t>(table.slices.size()) / slice_numbers * 8);
-  l.others = kept_bytes + words(scratch_bytes) + rows + brought + slices + lists + words(barriers * 8);
+  l.others = kept_bytes + words(scratch_bytes) + rows + prefetched + slices + lists + words(barriers * 8);
   l.slots = std::min((block_bytes - l.others) / facts::slot_bytes, most_slots);
   l.kept = l.slots * facts::slot_bytes, l.at_scratch = l.kept + kept_bytes;
-  l.at_rows = l.at_scratch + words(scratch_bytes), l.at_brought = l.at_rows + rows;
-  l.at_slices = l.at_brought + brought, l.at_lists = l.at_slices + slices, l.at_barriers = l.at_lists + lists;
+  l.at_rows = l.at_scratch + words(scratch_bytes), l.at_prefetched = l.at_rows + rows;
+  l.at_slices = l.at_prefetched + prefetched, l.at_lists = l.at_slices + slices, l.at_barriers = l.at_lists + lists;
   l.bytes = l.kept + l.others;
   return l;
 }
 
-StreamEntry print_entry(const StreamTable& table, const StreamLayout& layout, const StreamWay& way, size_t told,
-                        const std::string& cases) {
+StreamEntry print_entry(const StreamTable& table, const StreamLayout& layout, const StreamCandidate& candidate,
+                        size_t awaited_inspections, const std::string& cases) {
   StreamEntry entry;
   entry.parameter = "const __grid_constant__ Given given";
-  entry.tables = numbers(table, layout, way, told) + fmt::format("{}\n", device::stream_entry()) + shapes(table) +
-                 key_kinds(table, layout);
+  entry.tables = numbers(table, layout, candidate, awaited_inspections) + fmt::format("{}\n", device::stream_entry()) +
+                 shapes(table) + key_kinds(table, layout);
   Lines t;
   t.add("extern __shared__ uint4 memory[];");
   t.add("const Block block = begin_block(given, memory);");
   t.add("if (threadIdx.x >= stream_threads) return serve(block);");
   t.add("give_registers<registers>();");
   t.add("char *const own = block.own, *const shared = block.shared, *const scratch = own + at_scratch;");
-  if (told > 0) t.add("unsigned long long* const looked = block.looked;");
+  if (awaited_inspections > 0) t.add("unsigned long long* const inspected = block.inspected;");
   if (table.trap_count > 0) t.add(fmt::format("int* const trap = (int*)given.at[{}];", table.values.size()));
   t.add("Ring ring = ring_of(block);");
   t.add("Counters counters = counters_of(block);");
   t.add("Meeting meeting = {(unsigned long long*)shared, 0};");
   t.add("if (threadIdx.x == 0) *block.number = launch_number(shared);");
   t.add("meet_block();");
-  t.add("const Turn turn = {*block.number};");
+  t.add("const Epoch epoch = {*block.number};");
   t.add("int half = 0;");
   t.add("Words words = {};");
   t.add("#pragma unroll 1");

@@ -1,9 +1,9 @@
-// The launch itself: tables and the ring in a block's memory, the warp that feeds, the loop over pieces of text.
+// The launch itself: tables and the ring in a block's memory, the producer warps, the loop over pieces of text.
 #pragma once
 #include <string>
 
+#include "backends/cuda/codegen/stream/candidate.h"
 #include "backends/cuda/codegen/stream/table.h"
-#include "backends/cuda/codegen/stream/way.h"
 
 namespace npusim::cuda::codegen::stream {
 
@@ -14,8 +14,8 @@ inline constexpr int64_t fewest_slots = 3;                 // of the ring
 // barriers.
 struct StreamLayout {
   int64_t slots = 0;   // of the ring
-  int64_t others = 0;  // bytes beside the ring
-  int64_t kept = 0, at_scratch = 0, at_rows = 0, at_brought = 0, at_slices = 0, at_lists = 0, at_barriers = 0,
+  int64_t others = 0;  // bytes besides the ring
+  int64_t kept = 0, at_scratch = 0, at_rows = 0, at_prefetched = 0, at_slices = 0, at_lists = 0, at_barriers = 0,
           bytes = 0;
 };
 StreamLayout lay_out(const StreamTable& table, int64_t kept_bytes, int64_t scratch_bytes, int64_t block_bytes);
@@ -23,8 +23,8 @@ StreamLayout lay_out(const StreamTable& table, int64_t kept_bytes, int64_t scrat
 struct StreamEntry {
   std::string tables, parameter, body;  // what is declared before the function, what it takes, and its text
 };
-// `cases`: the pieces of text, by their numbers. `told`: looks that the feeder waits for.
-StreamEntry print_entry(const StreamTable& table, const StreamLayout& layout, const StreamWay& way, size_t told,
-                        const std::string& cases);
+// `cases`: the pieces of text, by their numbers. `awaited_inspections`: those that the producer waits for.
+StreamEntry print_entry(const StreamTable& table, const StreamLayout& layout, const StreamCandidate& candidate,
+                        size_t awaited_inspections, const std::string& cases);
 
 }  // namespace npusim::cuda::codegen::stream

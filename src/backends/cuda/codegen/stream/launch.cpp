@@ -33,7 +33,7 @@ std::optional<std::string> gains_nothing(const WholeMethod& method, const Stream
 }
 
 // The first argument that has the value.
-StreamLaunch::Argument place_of(const WholeMethod& method, int32_t value) {
+StreamLaunch::Argument argument_of(const WholeMethod& method, int32_t value) {
   for (size_t s = 0; s < method.steps.size(); ++s) {
     const std::vector<int32_t>& values = method.steps[s].values;
     if (const auto at = std::find(values.begin(), values.end(), value); at != values.end())
@@ -44,8 +44,8 @@ StreamLaunch::Argument place_of(const WholeMethod& method, int32_t value) {
 
 }  // namespace
 
-std::optional<StreamLaunch> make_stream(const WholeMethod& method, const StreamWay& way, const Features& device,
-                                        bool gains, std::string& why) {
+std::optional<StreamLaunch> make_stream(const WholeMethod& method, const StreamCandidate& candidate,
+                                        const Features& device, bool gains, std::string& why) {
   why = "it is one step";
   if (method.steps.size() < 2) return std::nullopt;
   const auto is_convolution = [](const GroupStep& step) {
@@ -63,11 +63,11 @@ std::optional<StreamLaunch> make_stream(const WholeMethod& method, const StreamW
       why = *slower;
       return std::nullopt;
     }
-  auto text = print_stream(steps.method, *plan, way, why);
+  auto text = print_stream(steps.method, *plan, candidate, why);
   if (!text) return std::nullopt;
   StreamLaunch launch;
-  for (const int32_t value : text->values) launch.args.push_back(place_of(method, value));
-  const auto made = std::make_shared<plan::Made>();
+  for (const int32_t value : text->values) launch.args.push_back(argument_of(method, value));
+  const auto made = std::make_shared<plan::GeneratedKernel>();
   for (size_t s = 0; s < steps.method.steps.size(); ++s) {
     if (text->first_trap[s] < 0) continue;
     const Kernel& kernel = plan->kernels[s];

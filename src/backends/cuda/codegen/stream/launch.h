@@ -17,13 +17,13 @@ struct StreamLaunch : LaunchPlan {
   struct Argument {
     size_t step = 0, position = 0;
   };
-  std::shared_ptr<const plan::Made> made;
+  std::shared_ptr<const plan::GeneratedKernel> made;
   std::vector<Argument> args;  // of the method's steps
 };
 
 // Why it cannot be one in `why`, then. `gains`: or why it gains nothing by it.
-std::optional<StreamLaunch> make_stream(const WholeMethod& method, const StreamWay& way, const Features& device,
-                                        bool gains, std::string& why);
+std::optional<StreamLaunch> make_stream(const WholeMethod& method, const StreamCandidate& candidate,
+                                        const Features& device, bool gains, std::string& why);
 // The steps of such a launch, as they were shown when it was made.
 WholeMethod method_of(const Program& program, const Sequence& sequence, const Launch& launch);
 // The launch of a sequence's steps that it is.

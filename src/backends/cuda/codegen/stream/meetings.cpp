@@ -10,12 +10,11 @@ namespace {
 
 using Kind = StreamStage::Kind;
 
-// Not a value: the block's memory, and the sums of products, which take turns with themselves and are the scratch of
-// rows.
+// Not a value: the block's memory, and the sums of products, which alternate and are the scratch of rows.
 constexpr int32_t in_block = -1, sums = -2;
 
 struct Use {
-  int32_t place = 0;
+  int32_t location = 0;
   int64_t from = 0, to = 1;  // bytes in the block's memory
   bool written = false;
   std::pair<int64_t, int64_t> lines = {};  // of a product of so many rows and lines: by the thread of each line
@@ -23,8 +22,8 @@ struct Use {
 
 bool shares_scratch(const StreamPlan& plan, size_t step) {
   const Kernel& k = plan.kernels[step];
-  const PartPlace place{std::vector<bool>(k.args.size(), false), 0, true};
-  return !print_part(k, stream_dialect(), plan.schedules[step], "", place).shared.empty();
+  const PartContext context{std::vector<bool>(k.args.size(), false), 0, true};
+  return !print_part(k, stream_dialect(), plan.schedules[step], "", context).shared.empty();
 }
 
 std::vector<Use> uses_of(const WholeMethod& method, const StreamPlan& plan, const StreamStage& stage) {
@@ -43,7 +42,7 @@ std::vector<Use> uses_of(const WholeMethod& method, const StreamPlan& plan, cons
   };
   switch (stage.kind) {
     case Kind::ahead:
-      if (stage.looked) add_seen(false);
+      if (stage.inspected) add_seen(false);
       return uses;
     case Kind::exchange:
       for (int32_t v : stage.values) add(v, plan.homes, true);
@@ -53,12 +52,12 @@ std::vector<Use> uses_of(const WholeMethod& method, const StreamPlan& plan, cons
       add(stage.values[0], plan.copies, true);
       return uses;
     case Kind::attention: {
-      if (plan.attentions[stage.step]->looks > 0) add_seen(false);
+      if (plan.attentions[stage.step]->inspected_chunks > 0) add_seen(false);
       const int64_t at = plan.scratch.at(stage.step);
       uses.push_back({in_block, at, at + plan.attentions[stage.step]->shared_bytes(), true});
       break;
     }
-    case Kind::look:
+    case Kind::inspect:
       add_seen(true);
       break;
     case Kind::merge:  // reads the parts word by word
@@ -72,7 +71,7 @@ std::vector<Use> uses_of(const WholeMethod& method, const StreamPlan& plan, cons
       break;
   }
   for (size_t i = 0; i < k.args.size(); ++i) {
-    if ((stage.kind == Kind::attention || stage.kind == Kind::look) && k.args[i].written) continue;
+    if ((stage.kind == Kind::attention || stage.kind == Kind::inspect) && k.args[i].written) continue;
     const bool x = stage.kind == Kind::product && static_cast<int>(i) == plan.products[stage.step]->x;
     add(values[i], x && !plan.homes.contains(values[i]) ? plan.copies : plan.homes, k.args[i].written);
     if (stage.kind != Kind::product || x) continue;
@@ -84,7 +83,7 @@ std::vector<Use> uses_of(const WholeMethod& method, const StreamPlan& plan, cons
 
 // A thread that reads what it wrote itself need not meet the others.
 bool clash(const Use& a, const Use& b) {
-  if (a.place != b.place || a.from >= b.to || b.from >= a.to || !(a.written || b.written)) return false;
+  if (a.location != b.location || a.from >= b.to || b.from >= a.to || !(a.written || b.written)) return false;
   const bool own_lines = a.lines.first > 0 && a.lines == b.lines && a.from == b.from && a.to == b.to;
   return !own_lines;
 }

@@ -8,7 +8,7 @@
 namespace npusim::cuda::codegen::stream {
 
 // By stage of the chain, whose first one stands behind a wait: whether the block meets before it, because it touches
-// memory that an earlier one does too. Of the block's memory that goes by place: values take turns in it.
+// memory that an earlier one does too. In the block's memory by bytes: values share it.
 std::vector<char> stream_meetings(const WholeMethod& method, const StreamPlan& plan,
                                   std::span<const StreamStage> chain);
 

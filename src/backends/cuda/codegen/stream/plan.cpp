@@ -32,8 +32,9 @@ int64_t points_of(const Kernel& k) {
 
 class Planner {
  public:
-  explicit Planner(const facts::StreamSteps& steps) : m_(steps.method), contracted_(steps.contracted), fed_(steps.fed) {
-    plan_.device = steps.device, plan_.fed = steps.layout;
+  explicit Planner(const facts::StreamSteps& steps)
+      : m_(steps.method), contracted_(steps.contracted), ring_keys_(steps.ring) {
+    plan_.device = steps.device, plan_.ring = steps.layout;
   }
 
   std::optional<StreamPlan> run(std::string& why) {
@@ -51,15 +52,15 @@ class Planner {
     count_uses();
     find_exchanges();
     for (size_t s = 0; s < m_.steps.size(); ++s)
-      if (plan_.attentions[s] && mask_is_given(s)) look(s);
+      if (plan_.attentions[s] && mask_is_given(s)) inspect(s);
     why = order();
     if (!why.empty()) return std::nullopt;
-    plan_.kept_bytes = memory_.place(rows_beside(), cheap_bytes);
-    look_ahead();
+    plan_.kept_bytes = memory_.assign(spans_of_rows(), cheap_bytes);
+    plan_prefetches();
     for (const auto& [step, at] : scratch_) plan_.scratch[static_cast<size_t>(step)] = at;
-    for (const auto& [step, by] : looked_by_) {
+    for (const auto& [step, by] : inspected_by_) {
       plan_.seen[step] = seen_.at(static_cast<int32_t>(by));
-      if (plan_.attentions[step]->fed) plan_.told.insert(by);
+      if (plan_.attentions[step]->ring) plan_.awaited_inspections.insert(by);
     }
     find_slices(m_, plan_);
     return std::move(plan_);
@@ -79,7 +80,7 @@ class Planner {
     std::string why;
     if (kernel.contraction->kind == ContractionKind::attention) {
       plan_.attentions[s] = facts::find_stream_attention(kernel, contracted_[s], plan_.device.units, why);
-      if (const auto fed = fed_.find(s); fed != fed_.end()) plan_.attentions[s]->feed(fed->second);
+      if (const auto ring = ring_keys_.find(s); ring != ring_keys_.end()) plan_.attentions[s]->use_ring(ring->second);
       return why;
     }
     auto product = facts::find_stream_product(kernel, contracted_[s], why);
@@ -223,8 +224,8 @@ class Planner {
   }
 
   // Where rows follow each other that every block computes: those that have nothing to do with each other need not wait
-  // for each other, if what they read and make has places of its own.
-  std::vector<BlockMemory::Span> rows_beside() const {
+  // for each other, if what they read and make has memory of its own.
+  std::vector<BlockMemory::Span> spans_of_rows() const {
     std::vector<BlockMemory::Span> spans;
     for (int64_t i = 0; i < now(); ++i) {
       if (plan_.stages[static_cast<size_t>(i)].kind != Kind::everywhere) continue;
@@ -236,36 +237,36 @@ class Planner {
 
   int64_t now() const { return static_cast<int64_t>(plan_.stages.size()); }
 
-  void keep(BlockMemory::Places& where, int32_t value, int64_t bytes) { memory_.keep(where, value, bytes, now()); }
+  void keep(BlockMemory::Offsets& where, int32_t value, int64_t bytes) { memory_.keep(where, value, bytes, now()); }
 
   // What the mask of an attention may read.
   std::vector<int32_t> mask_values(size_t s) const {
     std::vector<int32_t> values;
-    if (plan_.attentions[s]->looks == 0) return values;
+    if (plan_.attentions[s]->inspected_chunks == 0) return values;
     for (int arg : facts::score_arguments(plan_.kernels[s]))
       values.push_back(m_.steps[s].values[static_cast<size_t>(arg)]);
     return values;
   }
   bool mask_is_given(size_t s) const {
     const std::vector<int32_t> values = mask_values(s);
-    if (plan_.attentions[s]->fed) return plan_.attentions[s]->looks > 0;  // until the attention at least
-    return plan_.attentions[s]->looks > 0 && std::none_of(values.begin(), values.end(), [&](int32_t v) {
+    if (plan_.attentions[s]->ring) return plan_.attentions[s]->inspected_chunks > 0;  // until the attention at least
+    return plan_.attentions[s]->inspected_chunks > 0 && std::none_of(values.begin(), values.end(), [&](int32_t v) {
              return writers(v) > 0 || use(v) == ValueUse::inside;
            });
   }
-  // One look does for all attentions of the same mask.
-  void look(size_t s) {
+  // One inspection does for all attentions of the same mask.
+  void inspect(size_t s) {
     const facts::StreamAttention& attention = *plan_.attentions[s];
     const std::vector<int32_t> values = mask_values(s);
-    std::string mask = fmt::format("{} {} {}\n", attention.splits, attention.looks, fmt::join(values, " "));
+    std::string mask = fmt::format("{} {} {}\n", attention.splits, attention.inspected_chunks, fmt::join(values, " "));
     const auto add = [&](Kernel k) { k.name.clear(), mask += to_text(k); };
     if (attention.mask >= 0) add(facts::stored_mask(plan_.kernels[s], attention.mask));
     if (plan_.attentions[s]->counted) add(stored_count(plan_.kernels[s]));
-    const auto [known, fresh] = looked_.try_emplace(std::move(mask), s);
-    looked_by_[s] = known->second;
+    const auto [known, fresh] = inspected_.try_emplace(std::move(mask), s);
+    inspected_by_[s] = known->second;
     if (!fresh) return;
     keep(seen_, static_cast<int32_t>(s), attention.seen_bytes());
-    append(Kind::look, s, values, {});
+    append(Kind::inspect, s, values, {});
     keep(seen_, static_cast<int32_t>(s), 0);
   }
 
@@ -330,17 +331,17 @@ class Planner {
       if (plan_.homes.contains(values[i]) && e.kind != Kind::everywhere && !plan_.exchanges.contains(values[i]))
         return "it updates what every block has";
       made_.insert(values[i]);
-      if (plan_.exchanges.contains(values[i])) under_way_.insert(values[i]);
+      if (plan_.exchanges.contains(values[i])) in_flight_.insert(values[i]);
       at_[values[i]] = plan_.stages.size();
       if (std::count(e.kept.begin(), e.kept.end(), values[i])) keep(plan_.homes, values[i], bytes_of(k.args[i]));
     }
     for (int32_t v : values)
       if (plan_.homes.contains(v)) keep(plan_.homes, v, 0);
-    if (!e.exchanged.empty()) {  // what else is on its way comes along
+    if (!e.exchanged.empty()) {  // what else is in flight comes along
       std::vector<int32_t> coming;
-      for (int32_t v : under_way_)
+      for (int32_t v : in_flight_)
         if (maker_.at(v) != s && come_.insert(v).second) coming.push_back(v);
-      for (int32_t v : coming) under_way_.erase(v);
+      for (int32_t v : coming) in_flight_.erase(v);
       std::sort(coming.begin(), coming.end(), [&](int32_t a, int32_t b) { return at_.at(a) < at_.at(b); });
       for (int32_t v : coming) keep(plan_.homes, v, 0);
       plan_.stages.push_back({Kind::exchange, s, false, coming});
@@ -353,9 +354,9 @@ class Planner {
       if (!plan_.homes.contains(x)) keep(plan_.copies, x, 0);
     }
     if (e.kind == Kind::attention) {
-      if (plan_.attentions[s]->looks > 0) {
-        if (!mask_is_given(s)) looked_.clear(), look(s);
-        keep(seen_, static_cast<int32_t>(looked_by_.at(s)), 0);
+      if (plan_.attentions[s]->inspected_chunks > 0) {
+        if (!mask_is_given(s)) inspected_.clear(), inspect(s);
+        keep(seen_, static_cast<int32_t>(inspected_by_.at(s)), 0);
       }
       plan_.partial_bytes = std::max(plan_.partial_bytes, plan_.attentions[s]->partial_bytes);
       keep(scratch_, static_cast<int32_t>(s), plan_.attentions[s]->shared_bytes());
@@ -410,12 +411,12 @@ class Planner {
 
   // Keys and values are asked for before the last exchange that attention waits for; where they are few, before the one
   // before that.
-  void look_ahead() {
+  void plan_prefetches() {
     std::vector<StreamStage>& stages = plan_.stages;
-    std::map<size_t, size_t> looks;  // by step: where
+    std::map<size_t, size_t> inspections;  // by step: where
     for (size_t i = 0; i < stages.size(); ++i) {
-      if (stages[i].kind == Kind::look) looks[stages[i].step] = i;
-      if (stages[i].kind != Kind::attention || plan_.attentions[stages[i].step]->fed) continue;
+      if (stages[i].kind == Kind::inspect) inspections[stages[i].step] = i;
+      if (stages[i].kind != Kind::attention || plan_.attentions[stages[i].step]->ring) continue;
       size_t before = i;
       while (before > 0 && stages[before].kind != Kind::exchange) --before;
       if (stages[before].kind != Kind::exchange) continue;
@@ -426,8 +427,9 @@ class Planner {
         if (stages[earlier].kind == Kind::exchange) before = earlier;
       }
       StreamStage ahead{Kind::ahead, stages[i].step};
-      if (const auto by = looked_by_.find(ahead.step); by != looked_by_.end())
-        if (const auto look = looks.find(by->second); look != looks.end()) ahead.looked = look->second < before;
+      if (const auto by = inspected_by_.find(ahead.step); by != inspected_by_.end())
+        if (const auto inspect = inspections.find(by->second); inspect != inspections.end())
+          ahead.inspected = inspect->second < before;
       stages.insert(stages.begin() + static_cast<ptrdiff_t>(before), std::move(ahead));
       ++i;
     }
@@ -435,19 +437,19 @@ class Planner {
 
   const WholeMethod& m_;
   const std::vector<plan::Contracted>& contracted_;
-  const std::map<size_t, facts::FedKeys>& fed_;
+  const std::map<size_t, facts::RingKeys>& ring_keys_;
   StreamPlan plan_;
   std::map<int32_t, Touched> touched_;
   std::set<int32_t> made_;
-  std::map<int32_t, int64_t> scratch_;    // of attentions, by step
-  std::map<int32_t, int64_t> seen_;       // by the step that looked
-  std::map<std::string, size_t> looked_;  // by the mask: the step
-  std::map<size_t, size_t> looked_by_;    // by step
-  std::map<int32_t, size_t> maker_;       // of what is exchanged: the step
-  std::vector<int> writers_;              // by value: how many steps
-  std::set<int32_t> under_way_;           // of what is exchanged: what has been made and has not come
-  std::set<int32_t> come_;                // what has
-  std::map<int32_t, size_t> at_;          // by value: the stage after which it was made
+  std::map<int32_t, int64_t> scratch_;       // of attentions, by step
+  std::map<int32_t, int64_t> seen_;          // by the step that inspected
+  std::map<std::string, size_t> inspected_;  // by the mask: the step
+  std::map<size_t, size_t> inspected_by_;    // by step
+  std::map<int32_t, size_t> maker_;          // of what is exchanged: the step
+  std::vector<int> writers_;                 // by value: how many steps
+  std::set<int32_t> in_flight_;              // of what is exchanged: what has been made and has not come
+  std::set<int32_t> come_;                   // what has
+  std::map<int32_t, size_t> at_;             // by value: the stage after which it was made
   BlockMemory memory_;
 };
 

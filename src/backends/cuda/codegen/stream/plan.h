@@ -1,5 +1,5 @@
-// A method as one launch whose blocks stay: its stages, which of them wait for all blocks, and what a block keeps in
-// its own memory.
+// A method as one persistent launch: its stages, which of them wait for all blocks, and what a block keeps in its own
+// memory.
 #pragma once
 #include <map>
 #include <optional>
@@ -19,8 +19,8 @@ struct StreamStage {
     gather,      // a value into the memory of every block
     exchange,    // what blocks made and published, likewise: each word as soon as it is there
     product,     // each block some lines of the matrix
-    ahead,       // what attention will read, nearer
-    look,        // each block: which of its keys a mask does not hide
+    ahead,       // what attention will read is prefetched
+    inspect,     // each block: which of its keys a mask does not hide
     attention,   // each block some keys
     merge,       // of what attention found: each block some columns
     everywhere,  // every block all of it
@@ -30,11 +30,11 @@ struct StreamStage {
   size_t step = 0;
   bool after_all = false;            // every block has come so far
   std::vector<int32_t> values = {};  // gather: one; exchange
-  bool looked = false;               // ahead: what the mask hides is known by then
+  bool inspected = false;            // ahead: what the mask hides is known by then
 };
 
-// A value of which each block makes some elements, in the order of their places, and publishes them: it lives in the
-// memory of each block, where the others' elements come when they are gathered.
+// A value of which each block makes some elements, in their order, and publishes them: it lives in the memory of each
+// block, where the others' elements come when they are gathered.
 struct StreamExchange {
   int64_t units = 0, width = 1;  // a block's share is of whole units of so many elements
   DType dtype = DType::f32;
@@ -44,11 +44,12 @@ inline int64_t unit_bytes(const StreamExchange& e) { return e.width * static_cas
 inline int64_t part_bytes(const StreamExchange& e) { return unit_bytes(e) % 4 == 0 ? 4 : 2; }
 
 // Where there are blocks for all splits of an attention: of its batches a block needs the part of its own. Of what rows
-// are made of that a step writes into keys or values, at a place that is an argument, only the block that has that key.
+// are made of that a step writes into keys or values, at a position that is an argument, only the block that has that
+// key.
 struct StreamSlice {
   size_t attention = 0;             // step
   std::optional<size_t> rows = {};  // step
-  int place = -1;                   // argument of that
+  int position = -1;                // argument of that
 };
 
 struct StreamPlan {
@@ -66,10 +67,10 @@ struct StreamPlan {
   std::map<size_t, StreamSlice> row_slices;  // of rows that every block computes for itself, by step
   int64_t kept_bytes = 0;                    // of both
   std::map<size_t, int64_t> scratch;         // of an attention, by step: what it needs of that memory while it runs
-  std::map<size_t, int64_t> seen;       // likewise: where it is kept which of its chunks have keys that are not hidden
-  std::set<size_t> told;                // looks, by step, that the feeder waits for before it asks for keys
-  std::optional<facts::FedLayout> fed;  // of keys and values that come through the ring
-  int64_t partial_bytes = 0;            // of attention
+  std::map<size_t, int64_t> seen;        // likewise: where it is kept which of its chunks have keys that are not hidden
+  std::set<size_t> awaited_inspections;  // by step, before keys are requested
+  std::optional<facts::RingLayout> ring;  // of keys and values that come through the ring
+  int64_t partial_bytes = 0;              // of attention
 };
 
 // Without the tables and the ring, for which the rest of a block's memory is left. Why not in `why`.

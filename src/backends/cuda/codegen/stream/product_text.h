@@ -15,7 +15,7 @@ struct NamedProduct {
   std::string name;
 };
 
-// Of a block's memory, which two lots of tiles take turns in.
+// Of a block's memory, which two lots of tiles use alternately.
 int64_t product_scratch();
 // The functions NAME_begin(), which takes the first piece, and NAME_stream(): the products tile after tile; a block's
 // lines of one begin with a tile of their own.

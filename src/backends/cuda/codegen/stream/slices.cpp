@@ -52,9 +52,9 @@ class Finder {
     if (are_apart(queries, axes.batch, each) && queries.guards.empty() && queries.terms.empty() && reach < each &&
         readers_[asked] == std::vector<size_t>{s})
       slice_value(asked, {s});
-    if (attention.fed)
-      for (const facts::FedRow& row : {attention.fed->key_row, attention.fed->value_row})
-        if (row.argument >= 0) slice_step(row.step, {s, row.step, row.step_place});
+    if (attention.ring)
+      for (const facts::StepRow& row : {attention.ring->key_row, attention.ring->value_row})
+        if (row.argument >= 0) slice_step(row.step, {s, row.step, row.step_position});
     for (const Access* cache : {&keys, &values}) {
       const size_t v = value(s, static_cast<size_t>(cache->arg));
       const Axis& along = cache == &keys ? axes.keys : axes.value_keys;
@@ -118,8 +118,8 @@ class Finder {
     }
   }
 
-  // Rows that a step writes into the keys or values of an attention, which alone reads them, each at the place of one
-  // of all its keys: a number that is given.
+  // Rows that a step writes into the keys or values of an attention, which alone reads them, each at the position of
+  // one of all its keys, which is given.
   void slice_rows(size_t s, size_t attention, size_t cache, const Access& read, const Axis& along) {
     const Kernel& k = plan_.kernels[s];
     const AttentionAxes& axes = plan_.attentions[attention]->axes;
@@ -131,18 +131,18 @@ class Finder {
     const IndexTerm& term = to.terms[0];
     const Expr& index = k.exprs[static_cast<size_t>(term.expr)];
     if (index.op != ExprOp::load || term.extent != axes.keys.size()) return;
-    const Access& place = k.accesses[static_cast<size_t>(index.integer)];
-    const KernelArg& number = k.args[static_cast<size_t>(place.arg)];
-    const size_t given = value(s, static_cast<size_t>(place.arg));
+    const Access& position = k.accesses[static_cast<size_t>(index.integer)];
+    const KernelArg& number = k.args[static_cast<size_t>(position.arg)];
+    const size_t given = value(s, static_cast<size_t>(position.arg));
     if (number.elements != 1 || number.dtype != DType::i64) return;
-    // Blocks look at it before the step, with what they exchange: it must not be made until then.
+    // Blocks read it before the step, with what they exchange: it must not be made until then.
     if (m_.uses[given] == ValueUse::inside ||
         std::any_of(writers_[given].begin(), writers_[given].end(), [&](size_t writer) { return writer <= s; }))
       return;
     if (term.stride != read.strides[static_cast<size_t>(along.dims[0])] || k.space[0] != axes.batch.size() ||
         !are_apart(read, axes.batch, to.strides[0]))
       return;
-    slice_step(s, {attention, s, place.arg});
+    slice_step(s, {attention, s, position.arg});
   }
 
   int64_t batches_of(const StreamSlice& slice) const { return plan_.attentions[slice.attention]->axes.batch.size(); }

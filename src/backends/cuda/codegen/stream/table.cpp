@@ -1,4 +1,4 @@
-// What several stages name has one place; what a stage publishes has memory of its own.
+// What several stages name has one location; what a stage publishes has memory of its own.
 #include "backends/cuda/codegen/stream/table.h"
 
 #include <algorithm>
@@ -19,7 +19,7 @@ int64_t share_bytes(int64_t lines, int64_t each, int64_t blocks) {
   return ((lines / blocks + 2) * each + 15) / 16 * 16;
 }
 
-constexpr int64_t most_small = 1 << 16;  // bytes of what is asked for ahead without a place in the ring
+constexpr int64_t most_small = 1 << 16;  // bytes of what is prefetched without a slot of the ring
 
 }  // namespace
 
@@ -132,27 +132,29 @@ void TableWriter::ask_for_keys(size_t step) {
   const KeyKind kind{.batches = a.axes.batch.size(),
                      .splits = a.splits,
                      .keys = a.axes.keys.size(),
-                     .looks = a.looks,
-                     .seen = a.looks > 0 ? plan_.seen.at(step) : 0,
+                     .inspected_chunks = a.inspected_chunks,
+                     .seen = a.inspected_chunks > 0 ? plan_.seen.at(step) : 0,
                      .key_offset = 2 * keys.offset,
                      .key_batch = 2 * *facts::batch_stride(keys, a.axes.batch),
-                     .key_apart = plan_.fed->key_apart,
+                     .key_apart = plan_.ring->key_apart,
                      .value_offset = 2 * values.offset,
                      .value_batch = 2 * *facts::batch_stride(values, a.axes.batch),
-                     .value_apart = plan_.fed->value_apart};
+                     .value_apart = plan_.ring->value_apart};
   const auto known = std::find(table.key_kinds.begin(), table.key_kinds.end(), kind);
   const int64_t number = known - table.key_kinds.begin();
   if (known == table.key_kinds.end()) table.key_kinds.push_back(kind);
-  const auto place = [&](const Access& a) { return pointer(m_.steps[step].values[static_cast<size_t>(a.arg)], false); };
-  const int first = place(keys);
-  ask_for(first, {keys_of_kind, number, 0}, place(values));
+  const auto pointer_to = [&](const Access& a) {
+    return pointer(m_.steps[step].values[static_cast<size_t>(a.arg)], false);
+  };
+  const int first = pointer_to(keys);
+  ask_for(first, {keys_of_kind, number, 0}, pointer_to(values));
 }
 
 void TableWriter::add(int text, std::span<const StreamStage> chain) {
-  const size_t length = table.rows.size(), count = table.brought.size();
+  const size_t length = table.rows.size(), count = table.prefetched.size();
   table.rows.push_back(0);
-  table.brought.push_back(0);
-  row_ = length + 1, brought_here_ = 0;
+  table.prefetched.push_back(0);
+  row_ = length + 1, prefetched_here_ = 0;
   put_number(text | (chain[0].after_all ? stage_waits : 0));
   for (const StreamStage& stage : chain) {
     const Kernel& k = plan_.kernels[stage.step];
@@ -162,8 +164,8 @@ void TableWriter::add(int text, std::span<const StreamStage> chain) {
   }
   table.rows[length] = static_cast<int64_t>(table.rows.size() - length) - 1;
   table.longest_row = std::max(table.longest_row, table.rows[length]);
-  table.brought[count] = static_cast<int64_t>(table.brought.size() - count) / 4;
-  table.brought_bytes = std::max(table.brought_bytes, brought_here_);
+  table.prefetched[count] = static_cast<int64_t>(table.prefetched.size() - count) / 4;
+  table.prefetched_bytes = std::max(table.prefetched_bytes, prefetched_here_);
   ++table.row_count;
 }
 
@@ -190,7 +192,7 @@ void TableWriter::add(const StreamStage& stage) {
   }
   for (size_t i = 0; i < k.args.size(); ++i) {
     const bool x = stage.kind == Kind::product && static_cast<int>(i) == plan_.products[stage.step]->x;
-    bring(stage, i);
+    prefetch(stage, i);
     put(pointer(values[i], x && !plan_.homes.contains(values[i])));
   }
   if (stage.kind == Kind::attention || stage.kind == Kind::merge) {
@@ -201,10 +203,10 @@ void TableWriter::add(const StreamStage& stage) {
     if (stage.kind == Kind::attention) {
       put(parts);
       ask_for(parts, {0, stream_alignment, 0});
-      if (plan_.attentions[stage.step]->fed) ask_for_keys(stage.step);
-      if (plan_.attentions[stage.step]->looks > 0) table.rows.push_back(plan_.seen.at(stage.step));
+      if (plan_.attentions[stage.step]->ring) ask_for_keys(stage.step);
+      if (plan_.attentions[stage.step]->inspected_chunks > 0) table.rows.push_back(plan_.seen.at(stage.step));
     } else {
-      // For all: where most have no keys, the others would look for the few all the time.
+      // For all: where most have no keys, the others would poll for the few all the time.
       wait_for(parts, false);
       const AttentionAxes& axes = plan_.attentions[stage.step]->axes;
       put_share(axes.batch.size() * axes.rows.size() * axes.columns.size() / facts::quad_columns, 1);
@@ -215,7 +217,7 @@ void TableWriter::add(const StreamStage& stage) {
     const int64_t lines = plan_.products[stage.step]->lines.size();
     put_share(lines % 2 ? lines : lines / 2, lines % 2 ? 1 : 2);
   }
-  if (stage.kind == Kind::look || stage.looked) table.rows.push_back(plan_.seen.at(stage.step));
+  if (stage.kind == Kind::inspect || stage.inspected) table.rows.push_back(plan_.seen.at(stage.step));
   if (const auto made = published(m_, plan_, stage)) put_published(values[*made]);
   if (stage.kind == Kind::product || stage.kind == Kind::everywhere || stage.kind == Kind::spread)
     ask_for_small(stage.step);
@@ -224,15 +226,15 @@ void TableWriter::add(const StreamStage& stage) {
   ask_for(pointer(values[static_cast<size_t>(p.matrix)], false), {p.lines.size(), p.depth.size(), p.matrix_offset * 2});
 }
 
-// Small values that the method does not make, or not until then, come into the block's memory with the row, while the
-// piece of text before runs: of a product's epilogue those of the block's lines.
-void TableWriter::bring(const StreamStage& stage, size_t arg) {
+// Small values that the method does not make, or not until then, are prefetched with the row into the block's memory,
+// while the piece of text before runs: of a product's epilogue those of the block's lines.
+void TableWriter::prefetch(const StreamStage& stage, size_t arg) {
   const bool product = stage.kind == Kind::product;
   const int number = static_cast<int>(arg);
   const Kernel& k = plan_.kernels[stage.step];
   const bool attends = stage.kind == Kind::attention || stage.kind == Kind::merge;
-  const bool place = attends && k.args[arg].dtype == DType::i64 && k.args[arg].elements == 1;
-  if (!product && !place && stage.kind != Kind::everywhere) return;
+  const bool position = attends && k.args[arg].dtype == DType::i64 && k.args[arg].elements == 1;
+  if (!product && !position && stage.kind != Kind::everywhere) return;
   const auto value = static_cast<size_t>(m_.steps[stage.step].values[arg]);
   if (m_.uses[value] == ValueUse::inside || written_[value]) return;
   if (product && (number == plan_.products[stage.step]->matrix || number == plan_.products[stage.step]->x)) return;
@@ -240,13 +242,13 @@ void TableWriter::bring(const StreamStage& stage, size_t arg) {
   const bool by_line = product && facts::is_by_line(k, *plan_.products[stage.step], number);
   const int64_t lines = by_line ? plan_.products[stage.step]->lines.size() : 0;
   const int64_t bytes = by_line ? share_bytes(lines, each, plan_.device.units) : (all + 15) / 16 * 16;
-  if (each < 2 || brought_here_ + bytes > most_brought) return;
-  for (int64_t n : {static_cast<int64_t>(table.rows.size() - row_), brought_here_, by_line ? each : all, lines})
-    table.brought.push_back(n);
-  brought_here_ += bytes;
+  if (each < 2 || prefetched_here_ + bytes > most_prefetched) return;
+  for (int64_t n : {static_cast<int64_t>(table.rows.size() - row_), prefetched_here_, by_line ? each : all, lines})
+    table.prefetched.push_back(n);
+  prefetched_here_ += bytes;
 }
 
-// What is known before the run and is no matrix is as good as never in the cache: all weights have come by since.
+// What is known before the run and is no matrix is as good as never in the cache: all weights have been read since.
 void TableWriter::ask_for_small(size_t step) {
   const Kernel& k = plan_.kernels[step];
   for (size_t i = 0; i < k.args.size(); ++i) {

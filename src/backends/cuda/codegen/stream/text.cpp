@@ -30,15 +30,15 @@ std::optional<StreamText> StreamPrinter::run(std::string& why) {
     return std::nullopt;
   }
   const StreamLayout layout = lay_out(table_, plan_.kept_bytes, scratch_, plan_.device.block_bytes);
-  if (layout.slots < std::max(fewest_slots, plan_.fed ? facts::turn_pieces(*plan_.fed) : 0)) {
-    why = fmt::format("{} bytes of a block's memory beside the ring", layout.others);
+  if (layout.slots < std::max(fewest_slots, plan_.ring ? facts::round_pieces(*plan_.ring) : 0)) {
+    why = fmt::format("{} bytes of a block's memory besides the ring", layout.others);
     return std::nullopt;
   }
   StreamText out;
-  const StreamEntry entry = print_entry(table_, layout, way_, plan_.told.size(), cases_);
+  const StreamEntry entry = print_entry(table_, layout, candidate_, plan_.awaited_inspections.size(), cases_);
   out.symbol = "stream_" + hash_hex(constants() + functions_ + entry.tables + entry.body);
   out.functions =
-      fmt::format("{}{}\n{}\n", constants(), device::stream_machine(), device::stream_feeder()) + functions_ +
+      fmt::format("{}{}\n{}\n", constants(), device::stream_machine(), device::stream_producer()) + functions_ +
       entry.tables +
       fmt::format(fmt::runtime(cuda_dialect.kernel), out.symbol, entry.parameter, fmt::format("{}, 1", stream_block)) +
       entry.body;
@@ -55,7 +55,7 @@ std::optional<StreamText> StreamPrinter::run(std::string& why) {
       "meetings, {} slots of {} bytes; {}",
       plan_.stages.size(), kinds_.size(), count(Kind::product), count(Kind::attention), count(Kind::exchange),
       count(Kind::gather), count(Kind::everywhere), count(Kind::spread), meetings, layout.slots, facts::slot_bytes,
-      to_string(way_));
+      to_string(candidate_));
   return out;
 }
 
@@ -86,24 +86,24 @@ std::string StreamPrinter::print(std::span<const StreamStage> chain) {
   row_of_.clear();
   for (int at = 1; const StreamStage& stage : chain) {
     if (stage.kind == Kind::everywhere) row_of_[stage.step] = at;
-    at += places_of(stage);
+    at += entries_of(stage);
   }
   std::string to_publish;  // behind the next meeting
-  const bool feeds = std::any_of(chain.begin(), chain.end(), [&](const StreamStage& s) { return is_fed(s); });
-  fed_begun_ = std::none_of(chain.begin(), chain.end(), [](const StreamStage& s) { return s.kind == Kind::look; });
+  const bool through_ring = std::any_of(chain.begin(), chain.end(), [&](const StreamStage& s) { return uses_ring(s); });
+  ring_begun_ = std::none_of(chain.begin(), chain.end(), [](const StreamStage& s) { return s.kind == Kind::inspect; });
   Lines begun;
   begun.indent = 5;
   for (const StreamStage& stage : chain) {
-    if (fed_begun_ && is_fed(stage)) begin_fed(stage, c, begun);
-    row_ += places_of(stage);
+    if (ring_begun_ && uses_ring(stage)) begin_ring(stage, c, begun);
+    row_ += entries_of(stage);
   }
   if (chain[0].kind == Kind::exchange)
-    beside_words_ = begun.text;
+    overlapped_ = begun.text;
   else
     c.text += begun.text;
   row_ = 1;
   // Pieces are taken in the order of stages.
-  if (const auto run = first_products(chain, meets); !run.empty() && chain[0].kind == Kind::exchange && !feeds) {
+  if (const auto run = first_products(chain, meets); !run.empty() && chain[0].kind == Kind::exchange && !through_ring) {
     c.add(fmt::format("{}_begin(ring, words, {});", products(run), lines_of(chain, run).text));
     begun_ = true;
   }
@@ -135,22 +135,22 @@ std::string StreamPrinter::print(std::span<const StreamStage> chain) {
 }
 
 std::string StreamPrinter::constants() const {
-  const facts::FedLayout fed = plan_.fed.value_or(facts::FedLayout{});
+  const facts::RingLayout ring = plan_.ring.value_or(facts::RingLayout{});
   return fmt::format(
       "\nenum {{ slot_depth = {}, slot_bytes = {}, requests_at_once = {}, request_gap = {}, gap_behind_keys = {}, "
       "list_length = {}, "
       "list_count = {}, most_blocks = {}, weights_read_once = {:d} }};\n"
       "enum {{ chunk_keys = {}, key_bytes = {}, key_apart = {}, value_bytes = {}, value_apart = {}, value_pad = {}, "
-      "half_keys = {}, piece_halves = {}, turn_pieces = {} }};\n",
-      facts::slot_depth, facts::slot_bytes, way_.requests, way_.gap, way_.gap_behind_keys, list_length, list_count,
-      plan_.device.units, way_.once, facts::StreamAttention::chunk, fed.key_bytes, fed.key_apart, fed.value_bytes,
-      fed.value_apart, facts::StreamAttention::row_pad, facts::StreamAttention::own_keys, facts::piece_halves(fed),
-      facts::turn_pieces(fed));
+      "half_keys = {}, piece_halves = {}, round_pieces = {} }};\n",
+      facts::slot_depth, facts::slot_bytes, candidate_.requests, candidate_.gap, candidate_.gap_behind_keys,
+      list_length, list_count, plan_.device.units, candidate_.once, facts::StreamAttention::chunk, ring.key_bytes,
+      ring.key_apart, ring.value_bytes, ring.value_apart, facts::StreamAttention::row_pad,
+      facts::StreamAttention::own_keys, facts::piece_halves(ring), facts::round_pieces(ring));
 }
 
-std::optional<StreamText> print_stream(const WholeMethod& method, const StreamPlan& plan, const StreamWay& way,
-                                       std::string& why) {
-  return StreamPrinter(method, plan, way).run(why);
+std::optional<StreamText> print_stream(const WholeMethod& method, const StreamPlan& plan,
+                                       const StreamCandidate& candidate, std::string& why) {
+  return StreamPrinter(method, plan, candidate).run(why);
 }
 
 }  // namespace npusim::cuda::codegen::stream

@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
+#include "backends/cuda/codegen/stream/candidate.h"
 #include "backends/cuda/codegen/stream/plan.h"
-#include "backends/cuda/codegen/stream/way.h"
 #include "backends/cuda/codegen/text.h"
 
 namespace npusim::cuda::codegen::stream {
@@ -19,11 +19,11 @@ struct StreamText {
   std::string how;
 };
 
-// Threads: those that compute, and four warps of which one feeds; registers move between fours of warps.
+// Threads: consumers, and four producer warps; registers move between warpgroups.
 inline constexpr int stream_block = 128 + facts::stream_threads;
 
 // Why a block's memory does not do in `why`.
-std::optional<StreamText> print_stream(const WholeMethod& method, const StreamPlan& plan, const StreamWay& way,
-                                       std::string& why);
+std::optional<StreamText> print_stream(const WholeMethod& method, const StreamPlan& plan,
+                                       const StreamCandidate& candidate, std::string& why);
 
 }  // namespace npusim::cuda::codegen::stream

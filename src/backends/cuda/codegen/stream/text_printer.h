@@ -18,12 +18,12 @@
 
 namespace npusim::cuda::codegen::stream {
 
-inline constexpr int published_places = 3;  // of a row: the memory of the words, the block's elements, its words
+inline constexpr int published_entries = 3;  // of a row: the memory of the words, the block's elements, its words
 
 class StreamPrinter {
  public:
-  StreamPrinter(const WholeMethod& method, const StreamPlan& plan, const StreamWay& way)
-      : m_(method), plan_(plan), way_(way), rows_(method, plan) {}
+  StreamPrinter(const WholeMethod& method, const StreamPlan& plan, const StreamCandidate& candidate)
+      : m_(method), plan_(plan), candidate_(candidate), rows_(method, plan) {}
 
   std::optional<StreamText> run(std::string& why);
 
@@ -38,10 +38,10 @@ class StreamPrinter {
   // A chain: stages up to the next one that waits for other blocks. What is printed of it is there once.
   static bool begins(const StreamStage& stage) { return stage.after_all || stage.kind == Kind::exchange; }
 
-  // Stages and their places of a row (text_stages.cpp).
-  int64_t turns_of(const StreamExchange& e) const;
+  // Stages and their entries of a row (text_stages.cpp).
+  int64_t rounds_of(const StreamExchange& e) const;
   std::string arguments(const StreamStage& stage) const;
-  int places_of(const StreamStage& stage) const;
+  int entries_of(const StreamStage& stage) const;
   void publish(const StreamStage& stage, size_t made, Lines& c, std::string& to_publish);
   int threads_of(const StreamStage& stage) const;
   void print(const StreamStage& stage, Lines& c, int first);
@@ -50,10 +50,10 @@ class StreamPrinter {
   std::string shares_of(const StreamSlice& slice) const;
   Term owned(const StreamSlice& slice) const;
   void attention(const StreamStage& stage, const std::string& name);
-  bool is_fed(const StreamStage& stage) const {
-    return stage.kind == Kind::attention && plan_.attentions[stage.step]->fed.has_value();
+  bool uses_ring(const StreamStage& stage) const {
+    return stage.kind == Kind::attention && plan_.attentions[stage.step]->ring.has_value();
   }
-  void begin_fed(const StreamStage& stage, Lines& declared, Lines& begun);
+  void begin_ring(const StreamStage& stage, Lines& declared, Lines& begun);
   void part(const StreamStage& stage, const std::string& name, int first, Lines& c);
   std::optional<size_t> published(const StreamStage& stage) const { return stream::published(m_, plan_, stage); }
   Term row(int at) const { return term("row[{}]", row_ + at); }
@@ -69,10 +69,10 @@ class StreamPrinter {
     return static_cast<int>(plan_.kernels[stage.step].args.size()) + (stage.kind == Kind::merge ? 3 : 1);
   }
   std::string name_of(const StreamStage& stage) const {
-    const bool fed = plan_.attentions[stage.step] && plan_.attentions[stage.step]->fed;
-    return kernel_name(plan_.kernels[stage.step]) + (are_apart(stage) ? "" : "_within") + (fed ? "_fed" : "");
+    const bool ring = plan_.attentions[stage.step] && plan_.attentions[stage.step]->ring;
+    return kernel_name(plan_.kernels[stage.step]) + (are_apart(stage) ? "" : "_within") + (ring ? "_ring" : "");
   }
-  // By which the words of different attentions differ that are in the same place.
+  // By which the words of different attentions differ that are in the same memory.
   size_t attention_count() const {
     return static_cast<size_t>(
         std::count_if(plan_.attentions.begin(), plan_.attentions.end(), [](const auto& a) { return a.has_value(); }));
@@ -93,17 +93,17 @@ class StreamPrinter {
 
   const WholeMethod& m_;
   const StreamPlan& plan_;
-  const StreamWay& way_;
+  const StreamCandidate& candidate_;
   const Dialect& d_ = stream_dialect();
   TableWriter rows_;
   const StreamTable& table_ = rows_.table;
   std::map<std::string, int> kinds_;  // texts of chains, as numbered in the table
   int row_ = 0;                       // where the stage that is printed begins in the row of its chain
   bool begun_ = false;                // the first piece of the next products is taken
-  bool fed_begun_ = false;            // attentions whose keys are fed begin with their chain, not behind a look of it
-  std::string beside_words_;          // what is read while an exchange's words are on their way
-  std::map<size_t, int> row_of_;      // of that chain, where rows begin that every block computes, by step
-  std::set<int> numbers_;             // places of two numbers in the row that is printed
+  bool ring_begun_ = false;       // attentions through the ring begin with their chain, not behind an inspection of it
+  std::string overlapped_;        // text between the request of an exchange's words and the wait for them
+  std::map<size_t, int> row_of_;  // of that chain, where rows begin that every block computes, by step
+  std::set<int> numbers_;         // entries of two numbers in the row that is printed
   std::set<std::string> parts_;
   std::string functions_, cases_;
   int64_t scratch_ = 0;

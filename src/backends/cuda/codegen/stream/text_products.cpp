@@ -17,7 +17,7 @@ Term StreamPrinter::lines_of(std::span<const StreamStage> chain, std::span<const
       const int args = static_cast<int>(plan_.kernels[stage.step].args.size());
       all.push_back(term("{0}.y - {0}.x", numbers(at + args + 1)));
     }
-    at += places_of(stage);
+    at += entries_of(stage);
   }
   return sum_of(all);
 }
@@ -35,7 +35,7 @@ void StreamPrinter::print_products(std::span<const StreamStage> run, Lines& c, s
     given.push_back(arguments(stage));
     row_ += 2 + static_cast<int>(plan_.kernels[stage.step].args.size());
     given.back() += ", " + numbers(row_ - 1).text;
-    if (const auto made = published(stage)) row_ += published_places, publish(stage, *made, c, to_publish);
+    if (const auto made = published(stage)) row_ += published_entries, publish(stage, *made, c, to_publish);
   }
   c.add(fmt::format("{}_stream(ring, words, own, (float*)scratch, half, {});", name, fmt::join(given, ", ")));
   if (traps) c.add(fmt::format("if (raised) *trap = (int)(long long)row[{}] + raised;", first));

@@ -10,7 +10,7 @@
 namespace npusim::cuda::codegen::stream {
 
 // How many words a thread takes at most, however many blocks there are.
-int64_t StreamPrinter::turns_of(const StreamExchange& e) const {
+int64_t StreamPrinter::rounds_of(const StreamExchange& e) const {
   int64_t most = 0;
   for (int64_t blocks = 1; blocks <= plan_.device.units; ++blocks) {
     const int64_t units = (e.units + blocks - 1) / blocks;
@@ -19,13 +19,13 @@ int64_t StreamPrinter::turns_of(const StreamExchange& e) const {
   return (most + facts::stream_threads - 1) / facts::stream_threads;
 }
 
-// The arguments of a stage from the table, from its place 1 on.
+// The arguments of a stage from the table, from its entry 1 on.
 std::string StreamPrinter::arguments(const StreamStage& stage) const {
   const Kernel& k = plan_.kernels[stage.step];
   std::vector<std::string> names;
-  int place = 1;
+  int entry = 1;
   for (size_t i = 0; i < k.args.size(); ++i) {
-    const Term at = row(place++);
+    const Term at = row(entry++);
     names.push_back(fmt::format("({}{}*){}", k.args[i].written ? "" : "const ", type(k.args[i].dtype),
                                 plan_.homes.contains(m_.steps[stage.step].values[i]) ? in_block(at) : at));
   }
@@ -34,10 +34,10 @@ std::string StreamPrinter::arguments(const StreamStage& stage) const {
 }
 
 // Of the row.
-int StreamPrinter::places_of(const StreamStage& stage) const {
+int StreamPrinter::entries_of(const StreamStage& stage) const {
   const int args = static_cast<int>(plan_.kernels[stage.step].args.size());
-  const int made = published(stage) ? published_places : 0;
-  const int looks = plan_.attentions[stage.step] && plan_.attentions[stage.step]->looks > 0;
+  const int made = published(stage) ? published_entries : 0;
+  const int inspects = plan_.attentions[stage.step] && plan_.attentions[stage.step]->inspected_chunks > 0;
   switch (stage.kind) {
     case Kind::exchange:
       return 1 + 3 * static_cast<int>(stage.values.size());
@@ -46,13 +46,13 @@ int StreamPrinter::places_of(const StreamStage& stage) const {
     case Kind::product:
       return 2 + args + made;
     case Kind::attention:
-      return 5 + args + looks;
+      return 5 + args + inspects;
     case Kind::merge:
       return 4 + args + made;
-    case Kind::look:
+    case Kind::inspect:
       return 2 + args;
     case Kind::ahead:
-      return 1 + args + stage.looked;
+      return 1 + args + stage.inspected;
     case Kind::everywhere:
     case Kind::spread:
       return 1 + args;
@@ -60,14 +60,14 @@ int StreamPrinter::places_of(const StreamStage& stage) const {
   return 0;
 }
 
-// What a product or a merge made, which is where its stage says, and the place of its words.
+// What a product or a merge made, which is where its stage says, and where its words are.
 void StreamPrinter::publish(const StreamStage& stage, size_t made, Lines& c, std::string& to_publish) {
   const StreamExchange& e = plan_.exchanges.at(m_.steps[stage.step].values[made]);
   Lines p;
   p.indent = c.indent;
-  const int words = row_ - published_places;
+  const int words = row_ - published_entries;
   const auto before = std::count(to_publish.begin(), to_publish.end(), ';');
-  p.add(fmt::format("publish({}, {}{}, (char*)row[{}], turn, {}, {}.x);", before * 32 % facts::stream_threads,
+  p.add(fmt::format("publish({}, {}{}, (char*)row[{}], epoch, {}, {}.x);", before * 32 % facts::stream_threads,
                     pointer_type(e), in_block(term("row[{}]", words - publish_back(stage) + static_cast<int>(made))),
                     words, numbers(words + 1), numbers(words + 2)));
   to_publish += p.text;
@@ -88,9 +88,9 @@ void StreamPrinter::print(const StreamStage& stage, Lines& c, int first) {
   const Kernel& k = plan_.kernels[stage.step];
   const bool moves = stage.kind == Kind::gather || stage.kind == Kind::exchange;
   const std::string name = moves ? "" : name_of(stage);
-  int places = 1 + static_cast<int>(k.args.size());
-  const bool traps =
-      !moves && stage.kind != Kind::attention && stage.kind != Kind::ahead && stage.kind != Kind::look && takes_trap(k);
+  int entries = 1 + static_cast<int>(k.args.size());
+  const bool traps = !moves && stage.kind != Kind::attention && stage.kind != Kind::ahead &&
+                     stage.kind != Kind::inspect && takes_trap(k);
   std::string condition;
   if (first >= 0) condition = fmt::format("threadIdx.x >= {} && threadIdx.x < {}", first, first + threads_of(stage));
   if (const StreamSlice* slice = slice_of_rows(stage))
@@ -100,51 +100,51 @@ void StreamPrinter::print(const StreamStage& stage, Lines& c, int first) {
   if (!moves && takes_trap(k)) c.add("int raised = 0;");
   switch (stage.kind) {
     case Kind::gather:
-      places = 3;
+      entries = 3;
       c.add(
           fmt::format("copy_words<{}>((uint4*){}, (const uint4*){});", bytes_of(stage.values[0]) / 16, row(2), row(1)));
       break;
     case Kind::exchange:
-      places = 1 + 3 * static_cast<int>(stage.values.size());
+      entries = 1 + 3 * static_cast<int>(stage.values.size());
       exchange(stage, c);
       break;
     case Kind::ahead:
       attention(stage, name);
-      if (plan_.attentions[stage.step]->looks == 0)
+      if (plan_.attentions[stage.step]->inspected_chunks == 0)
         c.add(fmt::format("{}_ahead({});", name, arguments(stage)));
       else
-        c.add(fmt::format("{}_ahead({}, {});", name, stage.looked ? in_block(row(places)).text : "nullptr",
+        c.add(fmt::format("{}_ahead({}, {});", name, stage.inspected ? in_block(row(entries)).text : "nullptr",
                           arguments(stage)));
       break;
-    case Kind::look:
+    case Kind::inspect:
       attention(stage, name);
-      c.add(fmt::format("{}_look({}, {});", name, in_block(row(places++)).text, arguments(stage)));
-      if (!plan_.told.contains(stage.step)) break;
+      c.add(fmt::format("{}_inspect({}, {});", name, in_block(row(entries++)).text, arguments(stage)));
+      if (!plan_.awaited_inspections.contains(stage.step)) break;
       c.add("__syncwarp();");
-      c.add("if (threadIdx.x % 32 == 0) mbarrier_arrive(looked);");
+      c.add("if (threadIdx.x % 32 == 0) mbarrier_arrive(inspected);");
       break;
     case Kind::attention: {
-      const bool looks = plan_.attentions[stage.step]->looks > 0;
+      const bool inspects = plan_.attentions[stage.step]->inspected_chunks > 0;
       attention(stage, name);
-      if (is_fed(stage) && !fed_begun_) begin_fed(stage, c, c);
-      c.add(fmt::format("{}_parts({}turn.number * {} + (int)(long long)row[{}], {}, (char*){}, {}{});", name,
-                        is_fed(stage) ? fmt::format("ring, many_{0}, masks_{0}, ", row_) : "", attention_count(),
-                        row_ + places + 2, in_block(row(places + 1)), row(places),
-                        looks ? in_block(row(places + 4)).text + ", " : "", arguments(stage)));
-      c.add(fmt::format("if (threadIdx.x == 0) count_hint((unsigned long long*){});", row(places + 3)));
-      if (const auto& fed = plan_.attentions[stage.step]->fed;
-          fed && (fed->key_row.argument >= 0 || fed->value_row.argument >= 0))
+      if (uses_ring(stage) && !ring_begun_) begin_ring(stage, c, c);
+      c.add(fmt::format("{}_parts({}epoch.number * {} + (int)(long long)row[{}], {}, (char*){}, {}{});", name,
+                        uses_ring(stage) ? fmt::format("ring, many_{0}, masks_{0}, ", row_) : "", attention_count(),
+                        row_ + entries + 2, in_block(row(entries + 1)), row(entries),
+                        inspects ? in_block(row(entries + 4)).text + ", " : "", arguments(stage)));
+      c.add(fmt::format("if (threadIdx.x == 0) count_hint((unsigned long long*){});", row(entries + 3)));
+      if (const auto& ring = plan_.attentions[stage.step]->ring;
+          ring && (ring->key_row.argument >= 0 || ring->value_row.argument >= 0))
         c.add(fmt::format("{}_keep({});", name, arguments(stage)));
-      places += looks ? 5 : 4;
+      entries += inspects ? 5 : 4;
       break;
     }
     case Kind::merge:
       c.add("meet_block();");
       c.add("wait_for_most(counters);");
-      c.add(fmt::format("{}_merge(turn.number * {} + (int)(long long)row[{}], {}, (const char*){}, {});", name,
-                        attention_count(), row_ + places + 1, numbers(row_ + places + 2), row(places),
+      c.add(fmt::format("{}_merge(epoch.number * {} + (int)(long long)row[{}], {}, (const char*){}, {});", name,
+                        attention_count(), row_ + entries + 1, numbers(row_ + entries + 2), row(entries),
                         arguments(stage)));
-      places += 3;
+      entries += 3;
       break;
     case Kind::product:
       break;
@@ -155,26 +155,26 @@ void StreamPrinter::print(const StreamStage& stage, Lines& c, int first) {
   }
   if (traps) c.add(fmt::format("if (raised) *trap = (int)(long long)row[{}] + raised;", row_));
   c.close();
-  row_ += places_of(stage);
+  row_ += entries_of(stage);
 }
 
-// Either way the block meets before its memory changes. Words of several values are dealt to threads as if they were of
-// one: who waits for one value's does not wait for another's, too.
+// Either way the block meets before its memory changes. Words of several values are split among threads as if they were
+// of one: who waits for one value's does not wait for another's, too.
 void StreamPrinter::exchange(const StreamStage& stage, Lines& c) {
-  const auto place = [&](size_t n) { return 1 + 3 * static_cast<int>(n); };
-  const auto memory = [&](size_t n) { return row(place(n)); };
+  const auto entry = [&](size_t n) { return 1 + 3 * static_cast<int>(n); };
+  const auto memory = [&](size_t n) { return row(entry(n)); };
   const auto is_sliced = [&](size_t n) { return plan_.slices.contains(stage.values[n]); };
   const auto all = [&](size_t n) {
-    return is_sliced(n) ? term("words_{}", n) : term("{}.y", numbers(row_ + place(n) + 2));
+    return is_sliced(n) ? term("words_{}", n) : term("{}.y", numbers(row_ + entry(n) + 2));
   };
   const auto words = [&](size_t n) {
     const Term from = term("(const char*){}", memory(n));
-    return is_sliced(n) ? fmt::format("{:+} + {}.x", from, numbers(row_ + place(n) + 2)) : from.text;
+    return is_sliced(n) ? fmt::format("{:+} + {}.x", from, numbers(row_ + entry(n) + 2)) : from.text;
   };
   for (size_t n = 0; n < stage.values.size(); ++n) {
-    c.add(fmt::format("Taken<{}> taken_{};", turns_of(plan_.exchanges.at(stage.values[n])), n));
+    c.add(fmt::format("Taken<{}> taken_{};", rounds_of(plan_.exchanges.at(stage.values[n])), n));
     if (!is_sliced(n)) continue;
-    const Term some = term("{}.y", numbers(row_ + place(n) + 2)), key = owned(plan_.slices.at(stage.values[n]));
+    const Term some = term("{}.y", numbers(row_ + entry(n) + 2)), key = owned(plan_.slices.at(stage.values[n]));
     c.add(fmt::format("const int words_{} = {};", n, key.empty() ? some.text : fmt::format("{} ? {} : 0", key, some)));
   }
   std::vector<Term> from = {"0"};
@@ -183,11 +183,11 @@ void StreamPrinter::exchange(const StreamStage& stage, Lines& c) {
   if (counts) c.add("meet_block();"), c.add("wait_for_most(counters);");
   for (size_t n = 0; n < stage.values.size(); ++n)
     c.add(fmt::format("ask(taken_{}, {}, {}, {});", n, from[n].text, words(n), all(n)));
-  c.text += std::exchange(beside_words_, "");
+  c.text += std::exchange(overlapped_, "");
   if (!counts) c.add("meet_block();");
   for (size_t n = 0; n < stage.values.size(); ++n)
-    c.add(fmt::format("take(taken_{}, {}, {}{}, {}, turn, {});", n, from[n].text,
-                      pointer_type(plan_.exchanges.at(stage.values[n])), in_block(row(place(n) + 1)), words(n),
+    c.add(fmt::format("take(taken_{}, {}, {}{}, {}, epoch, {});", n, from[n].text,
+                      pointer_type(plan_.exchanges.at(stage.values[n])), in_block(row(entry(n) + 1)), words(n),
                       all(n)));
 }
 
@@ -208,7 +208,7 @@ Term StreamPrinter::owned(const StreamSlice& slice) const {
   if (!slice.rows) return {};
   const auto at = row_of_.find(*slice.rows);
   if (at == row_of_.end()) return {};
-  return term("has_key(*(const long long*)row[{}], {}, {})", at->second + 1 + slice.place,
+  return term("has_key(*(const long long*)row[{}], {}, {})", at->second + 1 + slice.position,
               plan_.attentions[slice.attention]->axes.keys.size(), shares_of(slice));
 }
 
@@ -218,16 +218,16 @@ void StreamPrinter::attention(const StreamStage& stage, const std::string& name)
         stream::attention::print_attention(plan_.kernels[stage.step], *plan_.attentions[stage.step], d_, name);
 }
 
-// What is read while the chain's words are on their way: `declared` before, `begun` then.
-void StreamPrinter::begin_fed(const StreamStage& stage, Lines& declared, Lines& begun) {
+// What is read while the chain's words are in flight: `declared` before, `begun` then.
+void StreamPrinter::begin_ring(const StreamStage& stage, Lines& declared, Lines& begun) {
   const std::string name = name_of(stage);
-  const int places = 1 + static_cast<int>(plan_.kernels[stage.step].args.size());
-  const bool looks = plan_.attentions[stage.step]->looks > 0;
+  const int entries = 1 + static_cast<int>(plan_.kernels[stage.step].args.size());
+  const bool inspects = plan_.attentions[stage.step]->inspected_chunks > 0;
   attention(stage, name);
   declared.add(fmt::format("bool many_{} = false;", row_));
-  declared.add(fmt::format("float masks_{}[{}] = {{}};", row_, facts::fed_masks));
+  declared.add(fmt::format("float masks_{}[{}] = {{}};", row_, facts::ring_masks));
   begun.add(fmt::format("{0}_begin(many_{1}, masks_{1}, {2}{3});", name, row_,
-                        looks ? in_block(row(places + 4)).text + ", " : "", arguments(stage)));
+                        inspects ? in_block(row(entries + 4)).text + ", " : "", arguments(stage)));
 }
 
 void StreamPrinter::part(const StreamStage& stage, const std::string& name, int first, Lines& c) {

@@ -15,15 +15,15 @@ namespace npusim::cuda::codegen::stream::attention {
 namespace {
 
 constexpr int64_t chunk = facts::StreamAttention::chunk, quad = facts::quad_columns;
-constexpr int64_t most_brought = 1 << 16;  // bytes of a mask
+constexpr int64_t most_prefetched = 1 << 16;  // bytes of a mask
 
 }  // namespace
 
 std::string StreamAttentionText::run() {
   points();
-  if (a_.looks > 0) look();
-  if (a_.fed) {
-    begin_fed();
+  if (a_.inspected_chunks > 0) inspect();
+  if (a_.ring) {
+    begin_ring();
     parts_of_one(a_.by_warps ? "few" : "parts");
     if (a_.by_warps) parts_of_several("many"), choose_parts();
     keep_rows();
@@ -55,7 +55,8 @@ void StreamAttentionText::points() {
   f.name = name_ + "_keys";
   if (a_.counted) functions_ += print_point(stored_count(k_), d_, f);
   f.name = name_ + "_mask";
-  if (a_.mask >= 0 && (a_.looks > 0 || masks() > 0)) functions_ += print_point(facts::stored_mask(k_, a_.mask), d_, f);
+  if (a_.mask >= 0 && (a_.inspected_chunks > 0 || masks() > 0))
+    functions_ += print_point(facts::stored_mask(k_, a_.mask), d_, f);
   f.positions = {{"batch", x_.batch.dims}, {"row", x_.rows.dims}, {"column", x_.columns.dims}};
   f.name = name_ + "_at";
   functions_ += print_point(k_, d_, f);
@@ -77,20 +78,20 @@ Term StreamAttentionText::at(const Access& a, const Axis& one, const std::string
                   .text);
 }
 
-int64_t StreamAttentionText::turns_of(const Axis& along) const {
+int64_t StreamAttentionText::rounds_of(const Axis& along) const {
   return (chunk * along.size() / word + facts::stream_threads - 1) / facts::stream_threads;
 }
 
 void StreamAttentionText::read_words(const Access& a, const Axis& keys, const Axis& along, const Term& words) {
-  const int64_t each = along.size() / word, turns = turns_of(along);
+  const int64_t each = along.size() / word, rounds = rounds_of(along);
   t_.add("#pragma unroll");
-  t_.open(fmt::format("for (int turn = 0; turn < {}; ++turn)", turns));
-  t_.add(fmt::format("const int i = threadIdx.x + turn * {};", facts::stream_threads));
+  t_.open(fmt::format("for (int round = 0; round < {}; ++round)", rounds));
+  t_.add(fmt::format("const int i = threadIdx.x + round * {};", facts::stream_threads));
   t_.add(fmt::format("const int key = from + i / {0}, at = i % {0} * {1};", each, word));
   take_apart(t_, "key", keys, "n");
   take_apart(t_, "at", along, "k");
-  t_.add(fmt::format("{}[turn] = uint4{{0, 0, 0, 0}};", words));
-  t_.add(fmt::format("if (i < {} && key < most) {}[turn] = *(const uint4*)&{};", chunk * each, words,
+  t_.add(fmt::format("{}[round] = uint4{{0, 0, 0, 0}};", words));
+  t_.add(fmt::format("if (i < {} && key < most) {}[round] = *(const uint4*)&{};", chunk * each, words,
                      at(a, keys, "n", along, "k")));
   t_.close();
 }
@@ -98,9 +99,9 @@ void StreamAttentionText::read_words(const Access& a, const Axis& keys, const Ax
 void StreamAttentionText::write_words(const Axis& along, const Term& words, const Term& to, int64_t stride) {
   const int64_t each = along.size() / word;
   t_.add("#pragma unroll");
-  t_.open(fmt::format("for (int turn = 0; turn < {}; ++turn)", turns_of(along)));
-  t_.add(fmt::format("const int i = threadIdx.x + turn * {};", facts::stream_threads));
-  t_.add(fmt::format("if (i < {}) *(uint4*)({:+} + i / {} * {} + i % {} * 16) = {}[turn];", chunk * each, to, each,
+  t_.open(fmt::format("for (int round = 0; round < {}; ++round)", rounds_of(along)));
+  t_.add(fmt::format("const int i = threadIdx.x + round * {};", facts::stream_threads));
+  t_.add(fmt::format("if (i < {}) *(uint4*)({:+} + i / {} * {} + i % {} * 16) = {}[round];", chunk * each, to, each,
                      stride, each, words));
   t_.close();
 }
@@ -112,9 +113,8 @@ void StreamAttentionText::count_of_row() {
     t_.add(fmt::format("const long long count = {};", x_.keys.size()));
 }
 
-// So many keys and values from one on into the cache that all blocks see, by so many threads, which are counted by
-// `thread`.
-void StreamAttentionText::bring(const Term& from, int64_t count, const Term& thread, int64_t threads) {
+// Prefetches to L2 so many keys and values from one on, by so many threads, which `thread` numbers.
+void StreamAttentionText::prefetch(const Term& from, int64_t count, const Term& thread, int64_t threads) {
   const auto lines_of = [&](const Access& a, const Axis& keys, const Axis& along) {
     constexpr int64_t line = 64;  // elements of a line of the cache
     const int64_t lines = (along.size() + line - 1) / line;
@@ -122,40 +122,42 @@ void StreamAttentionText::bring(const Term& from, int64_t count, const Term& thr
     t_.add(fmt::format("const int key = {:+} + i / {}, at = i % {} * {};", from, lines, lines, line));
     take_apart(t_, "key", keys, "n");
     take_apart(t_, "at", along, "k");
-    t_.add(fmt::format("if (key < most) bring_nearer(&{});", at(a, keys, "n", along, "k")));
+    t_.add(fmt::format("if (key < most) prefetch_l2(&{});", at(a, keys, "n", along, "k")));
     t_.close();
   };
   lines_of(a_.keys(k_), x_.keys, x_.depth);
   lines_of(k_.contraction->b, x_.value_keys, x_.columns);
 }
-void StreamAttentionText::bring_chunk(const Term& from) { bring(from, chunk, "threadIdx.x", facts::stream_threads); }
+void StreamAttentionText::prefetch_chunk(const Term& from) {
+  prefetch(from, chunk, "threadIdx.x", facts::stream_threads);
+}
 
-// What this block looks at first.
+// Prefetches what this block reads first.
 void StreamAttentionText::ahead() {
-  open_function("ahead", a_.looks > 0 ? "const char* seen" : "");
+  open_function("ahead", a_.inspected_chunks > 0 ? "const char* seen" : "");
   t_.add("const int item = blockIdx.x;");
   t_.add(fmt::format("if (item >= {}) return;", x_.batch.size() * a_.splits));
   t_.add(fmt::format("const int batch = item / {0}, split = item % {0};", a_.splits));
   take_apart(t_, "batch", x_.batch, "z");
   most_keys(false);
   if (a_.chunks() == 1) {
-    bring_chunk(term("split * {}", chunk));
+    prefetch_chunk(term("split * {}", chunk));
   } else {
-    open_chunks("chunks", a_.looks > 0 ? "seen" : "nullptr");
+    open_chunks("chunks", a_.inspected_chunks > 0 ? "seen" : "nullptr");
     t_.add("#pragma unroll 1");
     t_.open(fmt::format("for (int left = {}; left > 0; --left)", chunks_ahead));
     t_.add("const int n = next_chunk(chunks);");
     t_.add("if (n >= chunks.count) break;");
-    bring_chunk(from_of("n"));
+    prefetch_chunk(from_of("n"));
     t_.close();
   }
   for (size_t i = 0; i < k_.args.size(); ++i) {  // masks
     const int64_t bytes = k_.args[i].elements * static_cast<int64_t>(dtype_size(k_.args[i].dtype));
     const int arg = static_cast<int>(i);
     if (k_.args[i].written || arg == a_.keys(k_).arg || arg == a_.queries(k_).arg || arg == k_.contraction->b.arg ||
-        bytes > most_brought || a_.looks > 0)
+        bytes > most_prefetched || a_.inspected_chunks > 0)
       continue;
-    t_.add(fmt::format("for (int i = threadIdx.x; i < {}; i += {}) bring_nearer((const char*){} + i * 128);",
+    t_.add(fmt::format("for (int i = threadIdx.x; i < {}; i += {}) prefetch_l2((const char*){} + i * 128);",
                        (bytes + 127) / 128, facts::stream_threads, add(arg)));
   }
   t_.close();
@@ -175,9 +177,9 @@ void StreamAttentionText::most_keys(bool of_rows) {
 }
 
 void StreamAttentionText::open_parts(const std::string& name) {
-  open_function(name, fmt::format("{}const unsigned turn, char* scratch, char* partial{}",
-                                  a_.fed ? "Ring& ring, const bool many, float* masks, " : "",
-                                  a_.looks > 0 ? ", const char* seen" : ""));
+  open_function(name, fmt::format("{}const unsigned epoch, char* scratch, char* partial{}",
+                                  a_.ring ? "Ring& ring, const bool many, float* masks, " : "",
+                                  a_.inspected_chunks > 0 ? ", const char* seen" : ""));
 }
 
 void StreamAttentionText::open_items() {
@@ -189,19 +191,21 @@ void StreamAttentionText::open_items() {
 }
 
 // Those of the split that have keys; `seen`: which of them a mask does not hide.
-void StreamAttentionText::open_chunks(const std::string& name, const Term& seen, const std::string& turns) {
-  t_.add(fmt::format("Chunks {} = chunks_of({}, most, split, {}, {});", name, seen.text, a_.splits, turns));
+void StreamAttentionText::open_chunks(const std::string& name, const Term& seen, const std::string& of_warps) {
+  t_.add(fmt::format("Chunks {} = chunks_of({}, most, split, {}, {});", name, seen.text, a_.splits, of_warps));
 }
-Term StreamAttentionText::seen_by_item() const { return a_.looks > 0 ? term("seen + nth * {}", a_.looks) : "nullptr"; }
+Term StreamAttentionText::seen_by_item() const {
+  return a_.inspected_chunks > 0 ? term("seen + nth * {}", a_.inspected_chunks) : "nullptr";
+}
 Term StreamAttentionText::from_of(const Term& n) const { return term("(split + {:*} * {}) * {}", n, a_.splits, chunk); }
 
 // Which of a split's chunks have a key that a mask does not hide, and of which it leaves all scores as they are: a byte
 // for each.
-void StreamAttentionText::look() {
-  open_function("look", "char* seen");
+void StreamAttentionText::inspect() {
+  open_function("inspect", "char* seen");
   open_items();
   most_keys(false);
-  t_.open(fmt::format("for (int n = warp; n < {}; n += {})", a_.looks, facts::stream_warps));
+  t_.open(fmt::format("for (int n = warp; n < {}; n += {})", a_.inspected_chunks, facts::stream_warps));
   t_.add(fmt::format("const int key = (split + n * {}) * {} + lane;", a_.splits, chunk));
   t_.add(fmt::format("bool shown = {}, moved = false;", a_.mask >= 0 ? "false" : "key < most"));
   if (a_.mask >= 0) {
@@ -212,7 +216,8 @@ void StreamAttentionText::look() {
     t_.close();
   }
   t_.add("const int some = __any_sync(0xffffffffu, shown), other = __any_sync(0xffffffffu, moved);");
-  t_.add(fmt::format("if (lane == 0) seen[nth * {} + n] = !some ? 0 : other ? chunk_shown : chunk_open;", a_.looks));
+  t_.add(fmt::format("if (lane == 0) seen[nth * {} + n] = !some ? 0 : other ? chunk_shown : chunk_open;",
+                     a_.inspected_chunks));
   t_.close();
   t_.close();
   t_.close();
@@ -220,18 +225,18 @@ void StreamAttentionText::look() {
 
 void StreamAttentionText::merge() {
   const int64_t rows = x_.rows.size(), columns = x_.columns.size(), quads = rows * columns / quad;
-  const int64_t turns = (a_.splits + 31) / 32;
-  open_function("merge", "const unsigned turn, const uint2 mine, const char* partial");
+  const int64_t rounds = (a_.splits + 31) / 32;
+  open_function("merge", "const unsigned epoch, const uint2 mine, const char* partial");
   t_.add("const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;");
   t_.open(fmt::format("for (int one = mine.x + warp; one < (int)mine.y; one += {})", facts::stream_warps));
   t_.add(fmt::format("const int batch = one / {0}, i = one % {0};", quads));
   t_.add(fmt::format("const int row = i / {0}, column = i % {0} * {1};", columns / quad, quad));
   t_.add(fmt::format("const uint4* const from = (const uint4*)partial + (one * {} + lane) * 2;", a_.splits));
   t_.add("float largest = -INFINITY, total = 0, sums[4] = {0, 0, 0, 0};");
-  t_.add(fmt::format("uint4 one_word[{0}], other_word[{0}];", turns));
+  t_.add(fmt::format("uint4 one_word[{0}], other_word[{0}];", rounds));
   const auto each = [&](const auto& body) {
     t_.add("#pragma unroll");
-    t_.open(fmt::format("for (int n = 0; n < {}; ++n)", turns));
+    t_.open(fmt::format("for (int n = 0; n < {}; ++n)", rounds));
     body();
     t_.close();
   };
@@ -245,9 +250,9 @@ void StreamAttentionText::merge() {
   });
   each([&] {
     t_.open(fmt::format("if (n * 32 + lane < {})", a_.splits));
-    t_.add(fmt::format("while (one_word[n].w != turn) pause(), one_word[n] = read_whole(from + n * {});", step));
+    t_.add(fmt::format("while (one_word[n].w != round) pause(), one_word[n] = read_whole(from + n * {});", step));
     t_.add(
-        fmt::format("while (other_word[n].w != turn) pause(), other_word[n] = read_whole(from + n * {} + 1);", step));
+        fmt::format("while (other_word[n].w != round) pause(), other_word[n] = read_whole(from + n * {} + 1);", step));
     t_.add("largest = nan_max(largest, __uint_as_float(other_word[n].y));");
     t_.close();
   });

@@ -1,4 +1,4 @@
-// How an attention's stages are printed: what its ways of finding scores and sums share.
+// How an attention's stages are printed: what its implementations share.
 #pragma once
 #include <string>
 
@@ -18,12 +18,12 @@ class StreamAttentionText {
  private:
   // The functions.
   void points();
-  void look();
+  void inspect();
   void ahead();
   void parts_by_tensor_cores(const std::string& name);
   void parts_by_warps(const std::string& name);
   void choose_parts();
-  void begin_fed();
+  void begin_ring();
   void parts_of_one(const std::string& name);
   void parts_of_several(const std::string& name);
   void keep_rows();
@@ -39,11 +39,11 @@ class StreamAttentionText {
   void open_function(const std::string& half, const std::string& first, const std::string& kind = "");
   void open_parts(const std::string& name);
   void open_items();
-  void open_chunks(const std::string& name, const Term& seen, const std::string& turns = "0, 1");
+  void open_chunks(const std::string& name, const Term& seen, const std::string& of_warps = "0, 1");
   Term seen_by_item() const;
   Term from_of(const Term& n) const;  // the first key of a split's chunk
-  void bring(const Term& from, int64_t count, const Term& thread, int64_t threads);
-  void bring_chunk(const Term& from);  // by the block
+  void prefetch(const Term& from, int64_t count, const Term& thread, int64_t threads);
+  void prefetch_chunk(const Term& from);  // by the block
   void count_of_row();
   // How many keys the row with the most of them has; and, if asked for, how many each.
   void most_keys(bool of_rows);
@@ -52,16 +52,16 @@ class StreamAttentionText {
           const std::string& two_name) const;
   // Words of keys or values of the chunk `from`, zeros behind the last key: first all reads, then the writes to the
   // block's memory.
-  int64_t turns_of(const Axis& along) const;  // words of a thread
+  int64_t rounds_of(const Axis& along) const;  // words of a thread
   void read_words(const Access& a, const Axis& keys, const Axis& along, const Term& words);
   void write_words(const Axis& along, const Term& words, const Term& to, int64_t stride);
 
-  static constexpr int64_t chunks_ahead = 4;  // are on their way from memory: as many as are read at once by warps
+  static constexpr int64_t chunks_ahead = 4;  // in flight from memory: as many as are read at once by warps
 
   // Of tensor cores.
   int64_t groups() const { return (x_.rows.size() + 3) / 4; }  // of four rows
-  int64_t group_turns() const { return (groups() + 1) / 2; }   // in which two times four warps take them
-  int64_t masks() const { return a_.multiplied && a_.mask >= 0 ? group_turns() : 0; }  // of a lane
+  int64_t group_rounds() const { return (groups() + 1) / 2; }  // in which two times four warps take them
+  int64_t masks() const { return a_.multiplied && a_.mask >= 0 ? group_rounds() : 0; }  // of a lane
   void read_units(const Term& words, const Term& there, const Access& a, const Axis& one, const std::string& one_name);
   void find_below(DType dtype);
   void declare_sums();
@@ -77,26 +77,26 @@ class StreamAttentionText {
 
   // Of threads.
   int64_t quads() const { return x_.rows.size() * x_.columns.size() / facts::quad_columns; }  // of all results
-  int64_t quad_turns() const;  // in which the threads take them
+  int64_t quad_rounds() const;  // in which the threads take them
   int64_t key_pitch() const { return x_.depth.size() * 2 + facts::StreamAttention::row_pad; }
   std::string as_float(int arg, const Term& element) const;
   void declare_memory();
   void widen_queries();
-  void bring_keys_and_values();
+  void load_keys_and_values();
   void score_by_threads();
   void weigh_by_warps();
   void sum_by_threads();
   void publish_quads();
 
-  // Where keys are fed.
+  // Where keys come through the ring.
   void find_rows();
   void read_masks(bool several, const Term& which);
   void open_piece();
-  void read_fed_keys(const Term& words, const Term& place);
-  void read_fed_values();
+  void read_ring_keys(const Term& words, const Term& position);
+  void read_ring_values();
   void find_half();
   void leave_half();
-  Term value_line(const Term& place, int64_t pitch);
+  Term value_line(const Term& position, int64_t pitch);
   void close_piece();
 
   // Of warps with keys of their own.
@@ -111,7 +111,7 @@ class StreamAttentionText {
   void score_own(DType dtype);
   void weigh_own(DType dtype);
   void sum_own(DType dtype);
-  void bring_next();
+  void prefetch_next();
   Term found_at(const Term& warp) const;
   void leave_own(const Term& at);
   void join_own();

@@ -12,7 +12,7 @@ constexpr int64_t chunk = facts::StreamAttention::chunk, scores = facts::StreamA
 
 }  // namespace
 
-int64_t StreamAttentionText::quad_turns() const {
+int64_t StreamAttentionText::quad_rounds() const {
   return (quads() + facts::stream_threads - 1) / facts::stream_threads;
 }
 
@@ -44,11 +44,11 @@ void StreamAttentionText::widen_queries() {
 }
 
 // A chunk's, through registers: all reads come before the first write.
-void StreamAttentionText::bring_keys_and_values() {
+void StreamAttentionText::load_keys_and_values() {
   const int64_t columns = x_.columns.size();
   const Access& keys = a_.keys(k_);
   const Access& values = k_.contraction->b;
-  t_.add(fmt::format("uint4 key_words[{}], value_words[{}];", turns_of(x_.depth), turns_of(x_.columns)));
+  t_.add(fmt::format("uint4 key_words[{}], value_words[{}];", rounds_of(x_.depth), rounds_of(x_.columns)));
   read_words(keys, x_.keys, x_.depth, "key_words");
   read_words(values, x_.value_keys, x_.columns, "value_words");
   write_words(x_.depth, "key_words", "keys", key_pitch());
@@ -61,14 +61,14 @@ void StreamAttentionText::score_by_threads() {
   const int64_t rows = x_.rows.size(), depth = x_.depth.size();
   const Access& keys = a_.keys(k_);
   t_.open(fmt::format("for (int i = threadIdx.x; i < {}; i += {})", rows * chunk, facts::stream_threads));
-  t_.add(fmt::format("const int row = i / {0}, place = i % {0};", chunk));
+  t_.add(fmt::format("const int row = i / {0}, position = i % {0};", chunk));
   t_.add("float score = -INFINITY;");
-  t_.open("if (from + place < count_of[row])");
+  t_.open("if (from + position < count_of[row])");
   t_.add("float dots[4] = {0, 0, 0, 0};");
   t_.add("#pragma unroll 4");
   t_.open(fmt::format("for (int k = 0; k < {}; k += {})", depth, word));
   t_.add(fmt::format("Lanes<{}, {}> line;", type(keys.arg), word));
-  t_.add(fmt::format("read_lanes(line, (const {}*)(keys + place * {}) + k);", type(keys.arg), key_pitch()));
+  t_.add(fmt::format("read_lanes(line, (const {}*)(keys + position * {}) + k);", type(keys.arg), key_pitch()));
   t_.add(fmt::format("Lanes<float, {}> asked;", word));
   t_.add(fmt::format("read_lanes(asked, query + row * {} + k);", depth));
   t_.add("#pragma unroll");
@@ -76,9 +76,9 @@ void StreamAttentionText::score_by_threads() {
                      as_float(keys.arg, "line.at[e]")));
   t_.close();
   t_.add("const float dot = (dots[0] + dots[1]) + (dots[2] + dots[3]);");
-  t_.add(fmt::format("{}_score({}&score, batch, row, from + place, &dot);", name_, reads()));
+  t_.add(fmt::format("{}_score({}&score, batch, row, from + position, &dot);", name_, reads()));
   t_.close();
-  t_.add(fmt::format("weight[row * {} + place] = score;", scores));
+  t_.add(fmt::format("weight[row * {} + position] = score;", scores));
   t_.close();
   t_.add("meet_block();");
 }
@@ -103,21 +103,21 @@ void StreamAttentionText::sum_by_threads() {
   const int64_t columns = x_.columns.size();
   const Access& values = k_.contraction->b;
   t_.add("#pragma unroll");
-  t_.open(fmt::format("for (int turn = 0; turn < {}; ++turn)", quad_turns()));
-  t_.add(fmt::format("const int i = threadIdx.x + turn * {};", facts::stream_threads));
+  t_.open(fmt::format("for (int round = 0; round < {}; ++round)", quad_rounds()));
+  t_.add(fmt::format("const int i = threadIdx.x + round * {};", facts::stream_threads));
   t_.add(fmt::format("if (i >= {}) break;", quads()));
   t_.add(fmt::format("const int row = i / {0}, column = i % {0} * {1};", columns / quad, quad));
-  t_.add(fmt::format("for (int e = 0; e < {}; ++e) sums[turn].at[e] *= factor[row];", quad));
+  t_.add(fmt::format("for (int e = 0; e < {}; ++e) sums[round].at[e] *= factor[row];", quad));
   t_.add(fmt::format("const int there = {};",
                      a_.counted ? fmt::format("min({}, count_of[row] - from)", chunk) : fmt::format("{}", chunk)));
   t_.add("#pragma unroll 16");
-  t_.open(fmt::format("for (int place = 0; place < {}; ++place)", chunk));
-  t_.add(fmt::format("const float share = weight[row * {} + place];", scores));
+  t_.open(fmt::format("for (int position = 0; position < {}; ++position)", chunk));
+  t_.add(fmt::format("const float share = weight[row * {} + position];", scores));
   t_.add("uint2 two = {0, 0};");
-  t_.add(fmt::format("if (place < there) two = *(const uint2*)(values + place * {} + column * 2);", columns * 2));
+  t_.add(fmt::format("if (position < there) two = *(const uint2*)(values + position * {} + column * 2);", columns * 2));
   for (int e = 0; e < quad; ++e)
     t_.add(fmt::format(
-        "sums[turn].at[{0}] = fmaf(share, {1}, sums[turn].at[{0}]);", e,
+        "sums[round].at[{0}] = fmaf(share, {1}, sums[round].at[{0}]);", e,
         as_float(values.arg, term("({})({}{})", type(values.arg), e < 2 ? "two.x" : "two.y", e % 2 ? " >> 16" : ""))));
   t_.close();
   t_.close();
@@ -127,18 +127,18 @@ void StreamAttentionText::sum_by_threads() {
 void StreamAttentionText::publish_quads() {
   const int64_t columns = x_.columns.size();
   t_.add(
-      "// Words with the turn, like those that blocks exchange: four columns, the largest score and the sum of "
+      "// Words with the epoch, like those that blocks exchange: four columns, the largest score and the sum of "
       "weights.");
   t_.add(fmt::format("uint4* const to = (uint4*)partial + (batch * {} + split) * 2;", quads() * a_.splits));
   t_.add("#pragma unroll");
-  t_.open(fmt::format("for (int part = 0; part < {}; ++part)", quad_turns()));
+  t_.open(fmt::format("for (int part = 0; part < {}; ++part)", quad_rounds()));
   t_.add(fmt::format("const int i = threadIdx.x + part * {};", facts::stream_threads));
   t_.add(fmt::format("if (i >= {}) break;", quads()));
   t_.add(fmt::format("const int row = i / {};", columns / quad));
   const auto bits = [](const std::string& value) { return fmt::format("__float_as_uint({})", value); };
-  t_.add(fmt::format("write_whole(to + i * {}, uint4{{{}, {}, {}, turn}});", 2 * a_.splits, bits("sums[part].at[0]"),
+  t_.add(fmt::format("write_whole(to + i * {}, uint4{{{}, {}, {}, epoch}});", 2 * a_.splits, bits("sums[part].at[0]"),
                      bits("sums[part].at[1]"), bits("sums[part].at[2]")));
-  t_.add(fmt::format("write_whole(to + i * {} + 1, uint4{{{}, {}, {}, turn}});", 2 * a_.splits,
+  t_.add(fmt::format("write_whole(to + i * {} + 1, uint4{{{}, {}, {}, epoch}});", 2 * a_.splits,
                      bits("sums[part].at[3]"), bits("largest[row]"), bits("total[row]")));
   t_.close();
   t_.add("meet_block();");
@@ -152,13 +152,13 @@ void StreamAttentionText::parts_by_threads() {
   most_keys(true);
   t_.add(
       fmt::format("if (threadIdx.x < {}) largest[threadIdx.x] = -INFINITY, total[threadIdx.x] = 0;", x_.rows.size()));
-  t_.add(fmt::format("Lanes<float, {}> sums[{}] = {{}};", quad, quad_turns()));
+  t_.add(fmt::format("Lanes<float, {}> sums[{}] = {{}};", quad, quad_rounds()));
   // Where there are no keys, too, all threads read what the first ones set.
   t_.add("meet_block();");
   open_chunks("chunks", seen_by_item());
   t_.open("for (int n = next_chunk(chunks); n < chunks.count; n = next_chunk(chunks))");
   t_.add(fmt::format("const int from = {};", from_of("n").text));
-  bring_keys_and_values();
+  load_keys_and_values();
   score_by_threads();
   weigh_by_warps();
   sum_by_threads();

@@ -40,7 +40,7 @@ void StreamAttentionText::find_below(DType dtype) {
 // them what a mask adds to the lane's scores.
 void StreamAttentionText::declare_chunk() {
   t_.add("int from = 0, key = 0;");
-  t_.add(fmt::format("uint4 key_words[{}], value_words[{}];", x_.depth.size() / unit, turns_of(x_.columns)));
+  t_.add(fmt::format("uint4 key_words[{}], value_words[{}];", x_.depth.size() / unit, rounds_of(x_.columns)));
   if (masks() > 0) t_.add(fmt::format("float masks[{}];", masks()));
 }
 void StreamAttentionText::read_chunk(const Term& from) {
@@ -67,7 +67,7 @@ void StreamAttentionText::read_masks_of_chunk(const Term& end) {
 void StreamAttentionText::multiply(const Access& queries, DType dtype) {
   const int64_t rows = x_.rows.size(), units = x_.depth.size() / unit;
   t_.add("#pragma unroll");
-  t_.open(fmt::format("for (int n = 0; n < {}; ++n)", group_turns()));
+  t_.open(fmt::format("for (int n = 0; n < {}; ++n)", group_rounds()));
   t_.add("const int group = warp / 4 + n * 2;");
   t_.add(fmt::format("if (group >= {}) break;", groups()));
   t_.add("float parts[2][4] = {};");
@@ -137,7 +137,7 @@ void StreamAttentionText::weigh(DType dtype) {
   t_.add(fmt::format("const int column = (warp + tile * {}) * 8;", facts::stream_warps));
   t_.add(fmt::format("if (column >= {}) break;", x_.columns.size()));
   t_.add("unsigned b[4];");
-  t_.add("load_matrices_turned(b, value_line + column * 2);");
+  t_.add("load_matrices_transposed(b, value_line + column * 2);");
   t_.add("#pragma unroll");
   t_.open("for (int step = 0; step < 2; ++step)");
   for (const char* part : {"high", "low"})
@@ -146,7 +146,7 @@ void StreamAttentionText::weigh(DType dtype) {
   t_.close();
 }
 
-// Words with the turn, like those that blocks exchange: of four columns, of which two lanes have two each, and the
+// Words with the epoch, like those that blocks exchange: of four columns, of which two lanes have two each, and the
 // largest score and the sum of weights of their row.
 void StreamAttentionText::publish_tiles() {
   const int64_t rows = x_.rows.size(), columns = x_.columns.size();
@@ -162,7 +162,7 @@ void StreamAttentionText::publish_tiles() {
   t_.add("const float three = __shfl_xor_sync(0xffffffffu, one, 1);");
   t_.add(fmt::format("if (row >= {} || column >= {}) continue;", rows, columns));
   const auto bits = [](const std::string& value) { return fmt::format("__float_as_uint({})", value); };
-  t_.add(fmt::format("const uint4 first = {{{}, {}, {}, turn}}, second = {{{}, {}, {}, turn}};", bits("one"),
+  t_.add(fmt::format("const uint4 first = {{{}, {}, {}, epoch}}, second = {{{}, {}, {}, epoch}};", bits("one"),
                      bits("two"), bits("three"), bits("two"), bits("largest[half]"), bits("total[half]")));
   t_.add(fmt::format("write_whole(to + (row * {} + column) / {} * {}, lane % 2 ? second : first);", columns,
                      facts::quad_columns, 2 * a_.splits));
@@ -175,7 +175,7 @@ void StreamAttentionText::declare_sums() {
   t_.add(fmt::format("for (int half = 0; half < {}; ++half) largest[half] = -INFINITY, total[half] = 0;", halves()));
 }
 
-// While a chunk's weights are made the next one's words are on their way, and those behind it come nearer.
+// While a chunk's weights are made the next one's words are read, and those behind it prefetched.
 void StreamAttentionText::parts_by_tensor_cores(const std::string& name) {
   const auto dtype_of = [&](const Access& of) { return k_.args[static_cast<size_t>(of.arg)].dtype; };
   const bool several = a_.chunks() > 1;
@@ -213,7 +213,7 @@ void StreamAttentionText::parts_by_tensor_cores(const std::string& name) {
     t_.close();
     t_.add("const int coming = next_chunk(behind);");
     t_.open("if (coming < behind.count)");
-    bring_chunk(from_of("coming"));
+    prefetch_chunk(from_of("coming"));
     t_.close();
   }
   t_.add("meet_block();");

@@ -82,7 +82,7 @@ void StreamAttentionText::score_own(DType dtype) {
 }
 
 // Their weights, in two numbers of the values' dtype as in `weigh`; they stand by keys, and keys are the depth of what
-// follows, so they turn.
+// follows, so they are transposed.
 void StreamAttentionText::weigh_own(DType dtype) {
   const std::string type = dtype == DType::f16 ? "f16" : "bf16";
   t_.add("float base[2], shrink[2], now[2] = {nan_max(score[0], score[2]), nan_max(score[1], score[3])};");
@@ -110,8 +110,8 @@ void StreamAttentionText::weigh_own(DType dtype) {
   t_.open("for (int half = 0; half < 2; ++half)");
   t_.add("const float one = weight[half * 2], two = weight[half * 2 + 1];");
   find_below(dtype);
-  t_.add(fmt::format("high[half] = turn_matrix(pack_{}(below_one, below_two));", type));
-  t_.add(fmt::format("low[half] = turn_matrix(pack_{}(one - below_one, two - below_two));", type));
+  t_.add(fmt::format("high[half] = transpose_matrix(pack_{}(below_one, below_two));", type));
+  t_.add(fmt::format("low[half] = transpose_matrix(pack_{}(one - below_one, two - below_two));", type));
   t_.close();
 }
 
@@ -134,15 +134,15 @@ void StreamAttentionText::sum_own(DType dtype) {
   t_.close();
 }
 
-// A warp's keys and values of the chunk behind those that were brought.
-void StreamAttentionText::bring_next() {
+// A warp's keys and values of the chunk behind those that were prefetched.
+void StreamAttentionText::prefetch_next() {
   t_.open("if (const int n = next_chunk(behind); n < behind.count)");
   t_.add(fmt::format("const int first = {:+} + warp % 2 * {};", from_of("n"), own_keys));
-  bring("first", own_keys, "lane", 32);
+  prefetch("first", own_keys, "lane", 32);
   t_.close();
 }
 
-// What a warp found, in the block's memory, at the place of warp `at`.
+// What a warp found, in the block's memory, where that of warp `at` stands.
 void StreamAttentionText::leave_own(const Term& at) {
   const int64_t rows = x_.rows.size();
   t_.add("#pragma unroll");
@@ -233,8 +233,8 @@ void StreamAttentionText::publish_own() {
   const auto bits = [](const std::string& value) { return fmt::format("__float_as_uint({})", value); };
   t_.add(
       fmt::format("uint4* const to = (uint4*)partial + ((batch * {} + i) * {} + split) * 2;", rows * quads, a_.splits));
-  t_.add(fmt::format("write_whole(to, uint4{{{}, {}, {}, turn}});", bits("all[0]"), bits("all[1]"), bits("all[2]")));
-  t_.add(fmt::format("write_whole(to + 1, uint4{{{}, {}, {}, turn}});", bits("all[3]"), bits("most_of_all"),
+  t_.add(fmt::format("write_whole(to, uint4{{{}, {}, {}, epoch}});", bits("all[0]"), bits("all[1]"), bits("all[2]")));
+  t_.add(fmt::format("write_whole(to + 1, uint4{{{}, {}, {}, epoch}});", bits("all[3]"), bits("most_of_all"),
                      bits("weights")));
   t_.close();
 }
@@ -273,12 +273,12 @@ void StreamAttentionText::parts_by_warps(const std::string& name) {
   read_own_keys();
   read_own_values();
   begin_own();
-  bring_next();
+  prefetch_next();
   t_.add("#pragma unroll 1");
   t_.open("while (which < chunks.count)");
   t_.add("some = true;");
   t_.add("which = next_chunk(chunks);");
-  bring_next();
+  prefetch_next();
   score_own(dtype);
   t_.add("end = which < chunks.count ? most : 0;");
   t_.add(fmt::format("from = {};", from.text));
@@ -293,10 +293,10 @@ void StreamAttentionText::parts_by_warps(const std::string& name) {
   t_.close();
 }
 
-// Of one chunk all warps of a block take a part each: that is the faster way where a mask leaves no more.
+// Of one chunk all warps of a block take a part each: that is faster where a mask leaves no more.
 void StreamAttentionText::choose_parts() {
   open_parts("parts");
-  if (!a_.fed) {
+  if (!a_.ring) {
     t_.add("bool many = false;");
     open_items();
     most_keys(false);
@@ -306,15 +306,15 @@ void StreamAttentionText::choose_parts() {
     t_.close();
   }
   const std::string given =
-      fmt::format("turn, scratch, partial, {}{}", a_.looks > 0 ? "seen, " : "", parameter_names(k_));
+      fmt::format("epoch, scratch, partial, {}{}", a_.inspected_chunks > 0 ? "seen, " : "", parameter_names(k_));
   t_.add("if (many)");
-  if (a_.fed)
+  if (a_.ring)
     t_.add(fmt::format("  ring = ahead(ring, {}_many(ring, float4{{masks[0], masks[1], masks[2], masks[3]}}, {}));",
                        name_, given));
   else
     t_.add(fmt::format("  {}_many({});", name_, given));
   t_.add("else");
-  t_.add(fmt::format("  {}_few({}{});", name_, a_.fed ? "ring, many, masks, " : "", given));
+  t_.add(fmt::format("  {}_few({}{});", name_, a_.ring ? "ring, many, masks, " : "", given));
   t_.close();
 }
 

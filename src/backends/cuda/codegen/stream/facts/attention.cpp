@@ -60,17 +60,17 @@ bool depends_on(const Kernel& k, const Axis& axis) {
 }
 
 // Whether a chunk of keys and its values are rows evenly apart that fit into a piece.
-bool can_be_fed(const Kernel& k, const StreamAttention& a) {
+bool fits_ring(const Kernel& k, const StreamAttention& a) {
   const AttentionAxes& axes = a.axes;
   if (axes.keys.dims.size() != 1 || axes.value_keys.dims.size() != 1) return false;
   if (axes.keys.size() % StreamAttention::chunk != 0 || axes.depth.size() % unit_depth != 0) return false;
   if (!batch_stride(a.keys(k), axes.batch) || !batch_stride(k.contraction->b, axes.batch)) return false;
-  const FedLayout layout = fed_layout(k, a);
+  const RingLayout layout = ring_layout(k, a);
   constexpr int64_t most_apart = 1 << 24;  // bytes
   if (layout.key_apart < 0 || layout.value_apart < 0 || layout.key_apart > most_apart ||
       layout.value_apart > most_apart)
     return false;
-  return a.fed_values() + StreamAttention::chunk * a.fed_pitch() <= slot_bytes &&
+  return a.ring_values() + StreamAttention::chunk * a.ring_pitch() <= slot_bytes &&
          axes.batch.size() * a.splits * a.chunks() <= most_seen;
 }
 
@@ -80,23 +80,23 @@ int64_t StreamAttention::shared_bytes() const {
   const int64_t rows = axes.rows.size(), depth = axes.depth.size();
   if (!multiplied) return common_bytes() + chunk * (depth * 2 + row_pad) + rows * depth * 4;
   int64_t bytes = most_rows * score_pitch * 4;
-  bytes += fed ? axes.columns.size() * 2 : chunk * (axes.columns.size() * 2 + row_pad);
+  bytes += ring ? axes.columns.size() * 2 : chunk * (axes.columns.size() * 2 + row_pad);
   if (by_warps) bytes = std::max(bytes, found_warps() * rows * (own_pitch() * 4 + 8));
   return (bytes + 15) / 16 * 16;
 }
 
-FedLayout fed_layout(const Kernel& k, const StreamAttention& a) {
+RingLayout ring_layout(const Kernel& k, const StreamAttention& a) {
   const auto apart = [](const Access& access, const Axis& keys) {
     return 2 * access.strides[static_cast<size_t>(keys.dims[0])];
   };
   return {2 * a.axes.depth.size(), apart(a.keys(k), a.axes.keys), 2 * a.axes.columns.size(),
           apart(k.contraction->b, a.axes.value_keys)};
 }
-int64_t piece_halves(const FedLayout& layout) {
+int64_t piece_halves(const RingLayout& layout) {
   const int64_t half = StreamAttention::own_keys * (layout.key_bytes + layout.value_bytes);
   return half == 0 ? 1 : std::min<int64_t>(stream_warps, slot_bytes / half);
 }
-int64_t turn_pieces(const FedLayout& layout) {
+int64_t round_pieces(const RingLayout& layout) {
   const int64_t halves = piece_halves(layout);
   return (stream_warps + halves - 1) / halves;
 }
@@ -168,11 +168,11 @@ std::optional<StreamAttention> find_stream_attention(const Kernel& k, const plan
                         columns <= most_own_columns && columns % 64 == 0;
   a.counted = counted;
   a.by_warps = by_warps && a.chunks() > 2;
-  a.feedable = a.multiplied && (by_warps || a.chunks() == 1) && can_be_fed(k, a);
+  a.can_use_ring = a.multiplied && (by_warps || a.chunks() == 1) && fits_ring(k, a);
   a.partial_bytes = batch * a.splits * rows * columns / quad_columns * 32;
   a.mask = find_mask(*k.contraction->score);
-  if (a.mask >= 0 && a.chunks() > 1) a.looks = a.chunks();
-  if (a.seen_bytes() > most_seen) a.looks = 0;
+  if (a.mask >= 0 && a.chunks() > 1) a.inspected_chunks = a.chunks();
+  if (a.seen_bytes() > most_seen) a.inspected_chunks = 0;
   return a;
 }
 

@@ -13,36 +13,36 @@ namespace npusim::cuda::codegen::stream::facts {
 inline constexpr int64_t quad_columns = 4;  // of a thread
 
 // The row of keys, or of values, that this step writes among them: it stands in one of the attention's arguments, a row
-// for each batch, and its place in another one. argument -1: no row is written.
-struct FedRow {
-  int argument = -1, place = -1;
-  size_t step = 0;  // that makes it, and its argument of the place
-  int step_place = -1;
+// for each batch, and its position in another one. argument -1: no row is written.
+struct StepRow {
+  int argument = -1, position = -1;
+  size_t step = 0;  // that makes it, and its argument of the position
+  int step_position = -1;
 };
-struct FedKeys {
-  FedRow key_row, value_row;
+struct RingKeys {
+  StepRow key_row, value_row;
 };
 // In bytes: rows of keys and of values, and how far apart they are.
-struct FedLayout {
+struct RingLayout {
   int64_t key_bytes = 0, key_apart = 0, value_bytes = 0, value_apart = 0;
-  bool operator==(const FedLayout&) const = default;
+  bool operator==(const RingLayout&) const = default;
 };
 
-inline constexpr int64_t fed_masks = 4;  // of a lane's scores of a chunk, at most
+inline constexpr int64_t ring_masks = 4;  // of a lane's scores of a chunk, at most
 
 struct StreamAttention {
   AttentionAxes axes;
-  bool multiplied = false;  // by tensor cores: queries of 16 bits like keys, and no row has keys of its own number
-  bool by_warps = false;    // then each warp has keys of its own where a split has several chunks to read
-  bool counted = false;     // the kernel says how many keys there are
-  bool feedable = false;    // keys and values lie so that they can come through the ring, in pieces of a chunk
-  std::optional<FedKeys> fed = {};  // and do
-  int64_t splits = 1;               // of the keys of each batch, which take chunks in turns
-  int64_t looks = 0;                // chunks of a split of which each is looked at before it is read; 0: none is
+  bool multiplied = false;    // by tensor cores: queries of 16 bits like keys, and no row has keys of its own number
+  bool by_warps = false;      // then each warp has keys of its own where a split has several chunks to read
+  bool counted = false;       // the kernel says how many keys there are
+  bool can_use_ring = false;  // keys and values lie so that they can come through the ring, in pieces of a chunk
+  std::optional<RingKeys> ring = {};  // and do
+  int64_t splits = 1;                 // of the keys of each batch, which take chunks round-robin
+  int64_t inspected_chunks = 0;       // of a split, whose masks are inspected before the keys are read; 0: none is
   int32_t mask = -1;  // what is added to a score whatever the dot is, among the score's expressions; -1: nothing
   int64_t partial_bytes = 0;  // of all splits: sums of the columns, the largest score and the sum of weights
 
-  static constexpr int64_t chunk = 32;          // keys that a block looks at together: a lane each
+  static constexpr int64_t chunk = 32;          // keys that a block takes at once: a lane each
   static constexpr int64_t scores = chunk + 1;  // floats between rows of scores
   static constexpr int64_t score_pitch = 40;    // the same, where two of four lanes are read at once
   static constexpr int64_t unit = 32;           // elements of a key that tensor cores take at once
@@ -61,17 +61,17 @@ struct StreamAttention {
   // Of a split, at most.
   int64_t chunks() const { return ((axes.keys.size() + chunk - 1) / chunk + splits - 1) / splits; }
   // Of a piece: keys as they lie, values with a pad behind each.
-  int64_t fed_values() const { return chunk * axes.depth.size() * 2; }
-  int64_t fed_pitch() const { return axes.columns.size() * 2 + row_pad; }
-  // Where they do, each warp has keys of its own if a split has several chunks at all, and a look tells the feeder too
-  // which chunks there are.
-  void feed(const FedKeys& keys) {
-    fed = keys;
+  int64_t ring_values() const { return chunk * axes.depth.size() * 2; }
+  int64_t ring_pitch() const { return axes.columns.size() * 2 + row_pad; }
+  // Where they do, each warp has keys of its own if a split has several chunks at all, and an inspection signals the
+  // producer which chunks there are.
+  void use_ring(const RingKeys& keys) {
+    ring = keys;
     by_warps = chunks() > 1;
-    if (counted) looks = chunks();
+    if (counted) inspected_chunks = chunks();
   }
   // A byte for each chunk, for one block that had all splits.
-  int64_t seen_bytes() const { return axes.batch.size() * splits * looks; }
+  int64_t seen_bytes() const { return axes.batch.size() * splits * inspected_chunks; }
   // Of a chunk's values, scores, and what each row is at, in whole words.
   int64_t common_bytes() const {
     return (chunk * axes.columns.size() * 2 + axes.rows.size() * (scores + 4) * 4 + 15) / 16 * 16;
@@ -82,11 +82,11 @@ struct StreamAttention {
 std::optional<StreamAttention> find_stream_attention(const Kernel& kernel, const plan::Contracted& contracted,
                                                      int64_t blocks, std::string& why);
 
-FedLayout fed_layout(const Kernel& kernel, const StreamAttention& attention);
+RingLayout ring_layout(const Kernel& kernel, const StreamAttention& attention);
 // Halves of chunks that a piece has where a block has several chunks: of each a warp takes its keys and values.
-int64_t piece_halves(const FedLayout& layout);
-// Pieces that begin in a turn of chunks, in which each warp has a half: there must be a slot for each.
-int64_t turn_pieces(const FedLayout& layout);
+int64_t piece_halves(const RingLayout& layout);
+// Pieces that begin in a round of chunks, in which each warp has a half: there must be a slot for each.
+int64_t round_pieces(const RingLayout& layout);
 // Elements from a batch to the next one; nullopt: they are not evenly apart.
 std::optional<int64_t> batch_stride(const Access& access, const Axis& batch);
 
@@ -94,7 +94,7 @@ std::optional<int64_t> batch_stride(const Access& access, const Axis& batch);
 // element.
 Kernel masked_by(const Kernel& kernel, int32_t mask);
 Kernel stored_mask(const Kernel& kernel, int32_t mask);
-// What the score reads beside its operands.
+// What the score reads besides its operands.
 std::vector<int> score_arguments(const Kernel& kernel);
 
 }  // namespace npusim::cuda::codegen::stream::facts

@@ -3,7 +3,7 @@
 #include <optional>
 #include <string>
 
-#include "backends/cuda/codegen/made.h"
+#include "backends/cuda/codegen/generated.h"
 #include "plan/contracted.h"
 
 namespace npusim::cuda::codegen::stream::facts {
@@ -13,7 +13,7 @@ inline constexpr int64_t tile_lines = 8;     // of the matrix, which tensor core
 inline constexpr int64_t unit_depth = 64;    // elements of a line that a warp takes at once
 inline constexpr int64_t slot_depth = 1536;  // elements of each of a tile's lines that a slot of the ring holds
 inline constexpr int64_t slot_bytes = tile_lines * slot_depth * 2;
-inline constexpr int stream_warps = 8;  // of a block, beside the one that asks for pieces
+inline constexpr int stream_warps = 8;  // of a block: the consumers
 inline constexpr int stream_threads = 32 * stream_warps;
 
 // result[row, line] = Σ over depth of x[row, depth] · matrix[line, depth]. Both lie dense in memory, the depth inside.

@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "backends/cuda/codegen/stream/facts/fed_keys.h"
 #include "backends/cuda/codegen/stream/facts/product.h"
+#include "backends/cuda/codegen/stream/facts/ring_keys.h"
 #include "kernel/facts/epilogue_kernel.h"
 
 namespace npusim::cuda::codegen::stream::facts {
@@ -73,7 +73,7 @@ StreamSteps stream_steps(const WholeMethod& given, const Features& device) {
     after.kernel = steps.made.back().get();
     add(std::move(after), s, {});
   }
-  feed_keys(steps);
+  find_ring_keys(steps);
   return steps;
 }
 

@@ -1,4 +1,4 @@
-// Tiles whose stages four warps of their own fill.
+// Warp-specialized tiles: a producer warpgroup fills the stages, consumer warpgroups multiply.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,13 +9,13 @@
 namespace npusim::cuda::codegen::products {
 namespace {
 
-class FedText : TileText {
+class SpecializedText : TileText {
  public:
-  FedText(const Kernel& kernel, const Product& product, const TileShape& shape, std::span<const Part> parts)
+  SpecializedText(const Kernel& kernel, const Product& product, const TileShape& shape, std::span<const Part> parts)
       : TileText(kernel, product, shape), parts_(parts) {}
 
-  // Four warps ask for the words of stages, as far ahead as there is room, over the ends of tiles; the others multiply,
-  // and let a stage go when the next one's products have begun and its own have ended.
+  // The producer copies stages as far ahead as there is room, over the ends of tiles; the consumers multiply, and
+  // release a stage when the next one's products have begun and its own have ended.
   std::string body() {
     begin();
     const int warps = s_.multipliers() / 32;
@@ -25,27 +25,27 @@ class FedText : TileText {
     t_.add(fmt::format("if (threadIdx.x < {}) mbarrier_start(&full[threadIdx.x], threadIdx.x < {} ? 128 : {});",
                        2 * slots(), slots(), warps));
     t_.add("__syncthreads();");
-    feed();
+    produce();
     multiply();
     return std::move(t_.text);
   }
 
  private:
-  // Registers of a thread of four warps, which together are no more than the launch has.
-  int registers_of_feeders() const {
+  // Registers of a thread, which together are no more than the launch has.
+  int registers_of_producers() const {
     if (!parts_.empty()) return 64;
     if (!p_.a.bounds.empty() || !p_.b.bounds.empty()) return s_.rows > 128 && s_.columns <= 64 ? 120 : 88;
     const bool plain = is_plain(p_.a, p_.rows, s_.rows) && is_plain(p_.b, p_.columns, s_.columns);
     return !plain ? 80 : p_.second_b >= 0 ? 56 : 40;
   }
-  int registers_of_others() const {
+  int registers_of_consumers() const {
     const int all = 65536 / s_.threads() / 8 * 8 * (s_.threads() / 128);
-    return (all - registers_of_feeders()) / (s_.multipliers() / 128) / 8 * 8;
+    return (all - registers_of_producers()) / (s_.multipliers() / 128) / 8 * 8;
   }
 
-  void feed() {
+  void produce() {
     t_.open(fmt::format("if (warp >= {})", s_.multipliers() / 32));
-    t_.add(fmt::format("take_registers<{}>();", registers_of_feeders()));
+    t_.add(fmt::format("take_registers<{}>();", registers_of_producers()));
     t_.add(fmt::format("const int thread = threadIdx.x - {};", s_.multipliers()));
     t_.add("int slot = 0;");
     t_.add("unsigned phase = 1;");
@@ -68,8 +68,8 @@ class FedText : TileText {
         t_.open("if (tile == block)");
         t_.add("#pragma unroll 1");
         t_.open(fmt::format("for (int step = 0; step < {}; ++step)", slots()));
-        if (p_.a.ahead) t_.add("bring_a(step, step);");
-        if (p_.b.ahead) t_.add("bring_b(step, step);");
+        if (p_.a.ahead) t_.add("copy_a(step, step);");
+        if (p_.b.ahead) t_.add("copy_b(step, step);");
         t_.close();
         follow();
         t_.close();
@@ -78,8 +78,8 @@ class FedText : TileText {
       t_.open(fmt::format("for (int step = 0; step < {}; ++step)", steps_));
       t_.add("mbarrier_wait(&empty[slot], phase);");
       const std::string again = fmt::format("if (tile != block || step >= {}) ", slots());
-      t_.add(fmt::format("{}bring_a(slot, step);", p_.a.ahead ? again : ""));
-      t_.add(fmt::format("{}bring_b(slot, step);", p_.b.ahead ? again : ""));
+      t_.add(fmt::format("{}copy_a(slot, step);", p_.a.ahead ? again : ""));
+      t_.add(fmt::format("{}copy_b(slot, step);", p_.b.ahead ? again : ""));
       t_.add("arrive_behind_copies(&full[slot]);");
       next_slot();
       t_.close();
@@ -89,7 +89,7 @@ class FedText : TileText {
   }
 
   void multiply() {
-    t_.add(fmt::format("give_registers<{}>();", registers_of_others()));
+    t_.add(fmt::format("give_registers<{}>();", registers_of_consumers()));
     follow();
     t_.add("int slot = 0, last = 0;");
     t_.add("unsigned phase = 0;");
@@ -148,7 +148,7 @@ class FedText : TileText {
     t_.close();
   }
 
-  // First all wide tiles, then the narrow ones: a loop for each, whose stages lie in the same places.
+  // First all wide tiles, then the narrow ones: a loop for each, whose stages lie in the same memory.
   template <typename F>
   void each_width(const F& body) {
     const int64_t rows = p_.rows.size() / s_.rows, wide = rows * s_.wide;
@@ -210,9 +210,9 @@ class FedText : TileText {
 
 }  // namespace
 
-std::string fed_text(const Kernel& kernel, const Product& product, const TileShape& shape,
-                     std::span<const Part> parts) {
-  return FedText(kernel, product, shape, parts).body();
+std::string specialized_text(const Kernel& kernel, const Product& product, const TileShape& shape,
+                             std::span<const Part> parts) {
+  return SpecializedText(kernel, product, shape, parts).body();
 }
 
 }  // namespace npusim::cuda::codegen::products

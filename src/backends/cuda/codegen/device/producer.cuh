@@ -1,14 +1,14 @@
-// What the warps that serve a block do for the ring: one lists what it will ask for, one thread of another asks.
+// The producer side of the ring: one warp lists what will be copied, one thread of another one requests it.
 #pragma once
 #include "backends/cuda/codegen/device/machine.cuh"
 
-// ---- feeder
+// ---- producer
 
 // What a block will ask for, in lists of up to `list_length` pieces, of which some are made while another is gone
-// through. Of a piece: its place in memory; the bytes of its two halves, of up to four lines each, and whether it is
-// the last of its list; where lines do not lie one behind the other, how far apart they are and their bytes, in words
-// of 16 bytes. Of a chunk of keys the place of its values stands in the words of bytes and of what is apart, and
-// whether it is one of several. A piece of nothing ends all.
+// through. Of a piece: its address; the bytes of its two halves, of up to four lines each, and whether it is the last
+// of its list; where lines do not lie one behind the other, how far apart they are and their bytes, in words of 16
+// bytes. Of a chunk of keys the address of its values stands in the words of bytes and of what is apart, and whether it
+// is one of several. A piece of nothing ends all.
 enum {
   half_bits = 14,
   ends_list = 1 << 2 * half_bits,
@@ -17,9 +17,9 @@ enum {
   apart_bits = 20
 };
 // Where a block has several chunks, halves of them stand one behind the other, as many as a piece has room for. A run
-// is of one or two that lie together in memory: its place in the piece, its halves, all that the piece will have, and
-// whether there are more. It stands above the address of its keys, and above that of a matrix's piece whether it is the
-// first behind an attention, of whose keys the block may have none.
+// is of one or two that lie together in memory: its position in the piece, its halves, all that the piece will have,
+// and whether there are more. It stands above the address of its keys, and above that of a matrix's piece whether it is
+// the first behind an attention, of whose keys the block may have none.
 enum { run_from = 20, run_halves = 4, run_of_piece = 6, run_more = 10, run_behind = 11 };
 struct Lists {
   uint4* at;
@@ -55,14 +55,14 @@ __device__ __forceinline__ void list_pieces(Lists& l, const char* matrix, const 
   if (pieces > 0) behind_keys = false;
 }
 // How far apart, in bytes, batches and rows are.
-struct KeyPlaces {
+struct KeyStrides {
   long long key_batch;
   int key_apart;
   long long value_batch;
   int value_apart;
 };
 // By a warp: the chunks of keys and values of the block's splits of an attention.
-__device__ __forceinline__ void list_keys(Lists& l, const Keys& k, const KeyPlaces& p, const char* keys,
+__device__ __forceinline__ void list_keys(Lists& l, const Keys& k, const KeyStrides& p, const char* keys,
                                           const char* values) {
   const int lane = threadIdx.x % 32;
   const bool several = has_several(k);
@@ -70,7 +70,7 @@ __device__ __forceinline__ void list_keys(Lists& l, const Keys& k, const KeyPlac
   for (int item = blockIdx.x, nth = 0; item < k.batches * k.splits; item += gridDim.x, ++nth) {
     const int batch = item / k.splits, split = item % k.splits;
     Chunks c = chunks_of(seen_of(k, nth), k.count, split, k.splits);
-    int left = several ? 2 * count_shown(c) : 0, place = 0, half = 0;  // halves to come; of the piece, of the chunk
+    int left = several ? 2 * count_shown(c) : 0, position = 0, half = 0;  // halves to come; of the piece, of the chunk
     int n = next_chunk(c);
 #pragma unroll 1
     while (n < c.count) {
@@ -78,13 +78,13 @@ __device__ __forceinline__ void list_keys(Lists& l, const Keys& k, const KeyPlac
       unsigned run = 0;
 #pragma unroll 1
       for (; some < list_length && n < c.count; ++some) {
-        const int halves = several ? min(2 - half, piece_halves - place) : 2;
-        const bool more = place + halves < piece_halves && halves < left;
+        const int halves = several ? min(2 - half, piece_halves - position) : 2;
+        const bool more = position + halves < piece_halves && halves < left;
         if (lane == some) {
           first = (split + n * k.splits) * chunk_keys + half * half_keys;
-          run = place | halves << run_halves | min(place + left, piece_halves) << run_of_piece | more << run_more;
+          run = position | halves << run_halves | min(position + left, piece_halves) << run_of_piece | more << run_more;
         }
-        left -= halves, place = more ? place + halves : 0, half += halves;
+        left -= halves, position = more ? position + halves : 0, half += halves;
         if (half == 2) half = 0, n = next_chunk(c);
       }
       mbarrier_wait(&l.gone[l.list], l.phase ^ 1);
@@ -117,16 +117,15 @@ __device__ __forceinline__ void copy_piece(char* to, const char* from, const int
   else
     copy_bulk(to, from, bytes, full);
 }
-// What the thread that asks has: the ring, and when it asked last.
+// State of the thread that requests: the ring, and when it did last.
 struct Requests {
   Ring ring;
   unsigned last, gap;  // the one before each, for half a slot
 };
-// Before half a piece of so many bytes is asked for, until `requests_at_once` are under way with it at most, and clocks
-// have gone by since the last one, by the bytes `gap` for half a slot: where the ring had no room several would go
-// at once, and delay what the block publishes then. Barriers that nothing has come to are over for the phase before the
-// first.
-__device__ __forceinline__ void wait_for_turn(Requests& q, const int half, const unsigned bytes) {
+// Before half a piece of so many bytes is requested: waits until at most `requests_at_once` are in flight with it, and
+// for clocks since the last one, `gap` for half a slot. Else several would go at once where the ring had no room, and
+// delay what the block publishes then. Barriers that nothing has come to are over for the phase before the first.
+__device__ __forceinline__ void throttle(Requests& q, const int half, const unsigned bytes) {
   const Ring& r = q.ring;
   const int older = 2 * r.slot + half - requests_at_once;
   mbarrier_wait(&r.full[older < 0 ? older + 2 * r.count : older], older < 0 ? r.phase ^ 1 : r.phase);
@@ -140,7 +139,7 @@ __device__ __forceinline__ void request_half(Requests& q, const int half, char* 
   unsigned long long* const full = &q.ring.full[2 * q.ring.slot + half];
   mbarrier_expect(full, bytes);
   if (bytes == 0) return;
-  wait_for_turn(q, half, bytes);
+  throttle(q, half, bytes);
   if (apart == 0) return copy_piece<weights_read_once>(to, from, bytes, full);
   const int line = (apart >> apart_bits) * 16;
 #pragma unroll 1
@@ -151,7 +150,7 @@ __device__ __forceinline__ void request_half(Requests& q, const int half, char* 
 template <int bytes, int apart, int pad, bool once>
 __device__ __forceinline__ void request_rows(Requests& q, const int half, char* to, const char* from, const int rows) {
   unsigned long long* const full = &q.ring.full[2 * q.ring.slot + half];
-  wait_for_turn(q, half, rows * bytes);
+  throttle(q, half, rows * bytes);
   if (apart == bytes && pad == 0) return copy_piece<once>(to, from, rows * bytes, full);
 #pragma unroll 8
   for (int row = 0; row < rows; ++row)
@@ -161,8 +160,8 @@ __device__ __forceinline__ void expect_keys(const Ring& r, const int rows) {
   mbarrier_expect(&r.full[2 * r.slot], rows * key_bytes);
   mbarrier_expect(&r.full[2 * r.slot + 1], rows * value_bytes);
 }
-// By one thread: asks for all that is listed, as far ahead as the ring has room, with few requests under way at once.
-__device__ __forceinline__ void feed(const Ring& ring, Lists l) {
+// By one thread: requests all that is listed, as far ahead as the ring has room, with few requests in flight at once.
+__device__ __forceinline__ void produce(const Ring& ring, Lists l) {
   Requests q = {ring, clocks() - request_gap, request_gap};  // the first one need not wait
   int behind_keys = 0;                                       // pieces to come that are
   Ring& r = q.ring;
@@ -177,7 +176,7 @@ __device__ __forceinline__ void feed(const Ring& ring, Lists l) {
       const unsigned high = piece.y & (1 << run_from) - 1, run = piece.y >> run_from;
       const char* const from = (const char*)(piece.x | (unsigned long long)high << 32);
       const bool of_keys = key_bytes && piece.z & lists_keys, several = piece.z & lists_several;
-      const unsigned beside = piece.z & ends_list - 1;
+      const unsigned lengths = piece.z & ends_list - 1;
       const int first = piece.z & (1 << half_bits) - 1, second = piece.z >> half_bits & (1 << half_bits) - 1;
       char* const to = r.slots + r.slot * slot_bytes;
       const unsigned apart = piece.w;
@@ -185,12 +184,12 @@ __device__ __forceinline__ void feed(const Ring& ring, Lists l) {
       if (!last) piece = *++next;
       mbarrier_wait(&r.empty[r.slot], r.phase ^ 1);
       if (of_keys) {
-        const char* const values = (const char*)(apart | (unsigned long long)beside << 32);
-        if (several) {  // they come by too seldom for the cache to keep them
-          const int place = run & (1 << run_halves) - 1, rows = (run >> run_halves & 3) * half_keys;
-          if (place == 0) expect_keys(r, (run >> run_of_piece & (1 << run_more - run_of_piece) - 1) * half_keys);
-          char* const behind = to + piece_halves * half_keys * key_bytes + place * half_keys * value_bytes;
-          request_rows<key_bytes, key_apart, 0, true>(q, 0, to + place * half_keys * key_bytes, from, rows);
+        const char* const values = (const char*)(apart | (unsigned long long)lengths << 32);
+        if (several) {  // they are read too seldom for the cache to keep them
+          const int position = run & (1 << run_halves) - 1, rows = (run >> run_halves & 3) * half_keys;
+          if (position == 0) expect_keys(r, (run >> run_of_piece & (1 << run_more - run_of_piece) - 1) * half_keys);
+          char* const behind = to + piece_halves * half_keys * key_bytes + position * half_keys * value_bytes;
+          request_rows<key_bytes, key_apart, 0, true>(q, 0, to + position * half_keys * key_bytes, from, rows);
           request_rows<value_bytes, value_apart, 0, true>(q, 1, behind, values, rows);
         } else {
           expect_keys(r, chunk_keys);

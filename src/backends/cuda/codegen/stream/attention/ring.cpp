@@ -14,18 +14,18 @@ constexpr int64_t chunk = facts::StreamAttention::chunk, unit = facts::StreamAtt
 
 }  // namespace
 
-// This step's rows of keys and values, and where they belong: a piece has what stood there before.
+// This step's rows of keys and values, and their positions: a piece has what stood there before.
 void StreamAttentionText::find_rows() {
-  const auto row = [&](const facts::FedRow& r, const char* name, const Axis& along) {
+  const auto row = [&](const facts::StepRow& r, const char* name, const Axis& along) {
     if (r.argument < 0) return;
-    t_.add(fmt::format("const long long {0}_number = *{1};", name, add(r.place)));
-    t_.add(fmt::format("const int {0}_place = {0}_number >= 0 && {0}_number < {1} ? (int){0}_number : -1;", name,
+    t_.add(fmt::format("const long long {0}_number = *{1};", name, add(r.position)));
+    t_.add(fmt::format("const int {0}_position = {0}_number >= 0 && {0}_number < {1} ? (int){0}_number : -1;", name,
                        x_.keys.size()));
     t_.add(
         fmt::format("const char* const {}_row = (const char*)({} + batch * {});", name, add(r.argument), along.size()));
   };
-  row(a_.fed->key_row, "key", x_.depth);
-  row(a_.fed->value_row, "value", x_.columns);
+  row(a_.ring->key_row, "key", x_.depth);
+  row(a_.ring->value_row, "value", x_.columns);
 }
 
 // What a mask adds to the lane's scores of the split's chunk `which`, as those have them that read one or several.
@@ -34,7 +34,7 @@ void StreamAttentionText::read_masks(bool several, const Term& which) {
   t_.open("");
   t_.add("// Without branches around the reads, what is read is waited for where it is used.");
   t_.add(fmt::format("const int end = {:+} < chunks.count{} ? most : 0;", which,
-                     a_.looks > 0 ? fmt::format(" && chunks.seen[{}] != chunk_open", which.text) : ""));
+                     a_.inspected_chunks > 0 ? fmt::format(" && chunks.seen[{}] != chunk_open", which.text) : ""));
   if (several) {
     t_.add(fmt::format("const int from = {:+} + warp % 2 * {};", from_of(which), own_keys));
     read_own_masks();
@@ -46,11 +46,12 @@ void StreamAttentionText::read_masks(bool several, const Term& which) {
 }
 
 // Before anything is waited for: whether the block has several chunks, and the masks of the first one.
-void StreamAttentionText::begin_fed() {
-  open_function("begin", fmt::format("bool& many, float* masks{}", a_.looks > 0 ? ", const char* seen" : ""));
+void StreamAttentionText::begin_ring() {
+  open_function("begin",
+                fmt::format("bool& many, float* masks{}", a_.inspected_chunks > 0 ? ", const char* seen" : ""));
   if (a_.by_warps)
-    t_.add(fmt::format("many = has_several(Keys{{{}, {}, {}, {}, {}}});", a_.looks > 0 ? "seen" : "nullptr", a_.looks,
-                       x_.batch.size(), a_.splits, x_.keys.size()));
+    t_.add(fmt::format("many = has_several(Keys{{{}, {}, {}, {}, {}}});", a_.inspected_chunks > 0 ? "seen" : "nullptr",
+                       a_.inspected_chunks, x_.batch.size(), a_.splits, x_.keys.size()));
   if (masks() > 0) {
     open_items();
     most_keys(false);
@@ -77,7 +78,7 @@ void StreamAttentionText::begin_fed() {
 
 void StreamAttentionText::open_piece() {
   t_.add("const char* const piece = ring.slots + ring.slot * slot_bytes;");
-  t_.add(fmt::format("const char* const values = piece + {};", a_.fed_values()));
+  t_.add(fmt::format("const char* const values = piece + {};", a_.ring_values()));
   t_.add("mbarrier_wait(&ring.full[2 * ring.slot], ring.phase);");
 }
 void StreamAttentionText::close_piece() {
@@ -86,12 +87,13 @@ void StreamAttentionText::close_piece() {
   t_.add("advance(ring.slot, ring.phase, ring.count);");
 }
 
-// A lane's words of the key at this place of the chunk that begins with key `begin`. Lanes of odd keys take the units
-// of two the other way round, so that all meet in no bank.
-void StreamAttentionText::read_fed_keys(const Term& words, const Term& place) {
+// A lane's words of the key at this position of the chunk that begins with key `begin`. Lanes of odd keys take two
+// units in swapped order, without bank conflicts.
+void StreamAttentionText::read_ring_keys(const Term& words, const Term& position) {
   const int64_t bytes = x_.depth.size() * 2;
-  t_.add(fmt::format("const char* line = piece + {:*} * {};", place, bytes));
-  if (a_.fed->key_row.argument >= 0) t_.add(fmt::format("if (begin + {:+} == key_place) line = key_row;", place));
+  t_.add(fmt::format("const char* line = piece + {:*} * {};", position, bytes));
+  if (a_.ring->key_row.argument >= 0)
+    t_.add(fmt::format("if (begin + {:+} == key_position) line = key_row;", position));
   t_.add("const int swapped = lane / 4 % 2 * 64;");
   t_.add("#pragma unroll");
   t_.open(fmt::format("for (int u = 0; u < {}; u += 2)", x_.depth.size() / unit));
@@ -101,16 +103,16 @@ void StreamAttentionText::read_fed_keys(const Term& words, const Term& place) {
   t_.close();
 }
 
-// The place of a value in the piece.
-Term StreamAttentionText::value_line(const Term& place, int64_t pitch) {
-  const Term in_piece = term("values + {:*} * {}", place, pitch);
-  if (a_.fed->value_row.argument < 0) return in_piece;
-  return term("begin + {:+} == value_place ? value_row : {:+}", place, in_piece);
+// The address of a value in the piece.
+Term StreamAttentionText::value_line(const Term& position, int64_t pitch) {
+  const Term in_piece = term("values + {:*} * {}", position, pitch);
+  if (a_.ring->value_row.argument < 0) return in_piece;
+  return term("begin + {:+} == value_position ? value_row : {:+}", position, in_piece);
 }
 
 // A lane's words of its four values: of each two lines lanes of odd pairs take the second one first, so that no more
 // than two meet in a bank.
-void StreamAttentionText::read_fed_values() {
+void StreamAttentionText::read_ring_values() {
   t_.add("const bool odd = lane % 2;");
   t_.add("#pragma unroll");
   t_.open("for (int i = 0; i < 4; ++i)");
@@ -159,7 +161,7 @@ void StreamAttentionText::parts_of_one(const std::string& name) {
   open_piece();
   t_.add(fmt::format("uint4 key_words[{}];", x_.depth.size() / unit));
   t_.open("");
-  read_fed_keys("key_words", "warp % 4 * 8 + lane / 4");
+  read_ring_keys("key_words", "warp % 4 * 8 + lane / 4");
   t_.close();
   t_.add("if (later) meet_block();");
   t_.add("later = true;");
@@ -171,7 +173,7 @@ void StreamAttentionText::parts_of_one(const std::string& name) {
   }
   t_.add(fmt::format("const char* const value_line = {}{};",
                      a_.counted ? "begin + lane >= most ? (const char*)nothing : " : "",
-                     value_line("lane", a_.fed_pitch()).text));
+                     value_line("lane", a_.ring_pitch()).text));
   t_.add("mbarrier_wait(&ring.full[2 * ring.slot + 1], ring.phase);");
   t_.add("meet_block();");
   weigh(k_.args[static_cast<size_t>(k_.contraction->b.arg)].dtype);
@@ -185,20 +187,20 @@ void StreamAttentionText::parts_of_one(const std::string& name) {
 
 // Where the warp's half of its chunk stands, by its number among those of all chunks that are shown.
 void StreamAttentionText::find_half() {
-  t_.add("const int number = 2 * (before + __popc(of_turn & (1 << pair) - 1)) + warp % 2;");
-  t_.add("const int of_piece = number / piece_halves, place = number % piece_halves;");
+  t_.add("const int number = 2 * (before + __popc(of_round & (1 << pair) - 1)) + warp % 2;");
+  t_.add("const int of_piece = number / piece_halves, position = number % piece_halves;");
   t_.add("const Ring mine = ahead(ring, of_piece);");
   t_.add("const char* const slot = mine.slots + mine.slot * slot_bytes;");
-  t_.add("const char* const piece = slot + place * half_keys * key_bytes;");
-  t_.add("const char* const values = slot + (piece_halves * key_bytes + place * value_bytes) * half_keys;");
+  t_.add("const char* const piece = slot + position * half_keys * key_bytes;");
+  t_.add("const char* const values = slot + (piece_halves * key_bytes + position * value_bytes) * half_keys;");
 }
-// Warps that have one of a piece's halves count for all when they are done with it; the others never look at it.
+// Warps that have one of a piece's halves count for all when they are done with it; the others never read it.
 void StreamAttentionText::leave_half() {
   t_.add(fmt::format("constexpr int each = {} / piece_halves;", facts::stream_warps));
   t_.add("const int others = min(piece_halves, halves - of_piece * piece_halves) - 1;");
   t_.add("__syncwarp();");
   t_.add(fmt::format(
-      "if (lane == 0) mbarrier_arrive_times(&mine.empty[mine.slot], place == 0 ? {} - others * each : each);",
+      "if (lane == 0) mbarrier_arrive_times(&mine.empty[mine.slot], position == 0 ? {} - others * each : each);",
       facts::stream_warps));
 }
 
@@ -207,10 +209,10 @@ void StreamAttentionText::leave_half() {
 void StreamAttentionText::parts_of_several(const std::string& name) {
   const DType dtype = k_.args[static_cast<size_t>(a_.keys(k_).arg)].dtype;
   const DType value_type = k_.args[static_cast<size_t>(k_.contraction->b.arg)].dtype;
-  static_assert(facts::fed_masks == 4);
+  static_assert(facts::ring_masks == 4);
   open_function(name,
-                fmt::format("Ring ring, const float4 given, const unsigned turn, char* scratch, char* partial{}",
-                            a_.looks > 0 ? ", const char* seen" : ""),
+                fmt::format("Ring ring, const float4 given, const unsigned epoch, char* scratch, char* partial{}",
+                            a_.inspected_chunks > 0 ? ", const char* seen" : ""),
                 "__device__ __noinline__ int");
   if (masks() > 0) t_.add("float masks[4] = {given.x, given.y, given.z, given.w};");
   t_.add("int gone = 0;");
@@ -225,7 +227,7 @@ void StreamAttentionText::parts_of_several(const std::string& name) {
     t_.close();
   }
   begin_own();
-  t_.add("// Of a turn of chunks each pair of warps has one, and each warp a half.");
+  t_.add("// Of a round of chunks each pair of warps has one, and each warp a half.");
   open_chunks("all", seen_by_item());
   t_.add("const int pair = warp / 2, halves = 2 * count_shown(all);");
   t_.add("unsigned shown = 0;");
@@ -233,8 +235,8 @@ void StreamAttentionText::parts_of_several(const std::string& name) {
   t_.add("#pragma unroll 1");
   t_.open(fmt::format("for (int first = 0; first < all.count; first += {})", at_once));
   t_.add("if (first % 32 == 0) shown = shown_of(all, first + lane);");
-  t_.add(fmt::format("const unsigned of_turn = shown >> first % 32 & {};", (1 << at_once) - 1));
-  t_.open("if (of_turn >> pair & 1)");
+  t_.add(fmt::format("const unsigned of_round = shown >> first % 32 & {};", (1 << at_once) - 1));
+  t_.open("if (of_round >> pair & 1)");
   t_.add(fmt::format("const int from = {:+} + warp % 2 * half_keys, begin = from;", from_of("first + pair")));
   t_.add("some = true;");
   find_half();
@@ -242,10 +244,10 @@ void StreamAttentionText::parts_of_several(const std::string& name) {
   t_.add(fmt::format("uint4 key_words[2][{}], value_words[4][{}];", x_.depth.size() / unit, own_lines()));
   t_.add("#pragma unroll");
   t_.open("for (int half = 0; half < 2; ++half)");
-  read_fed_keys("key_words[half]", "half * 8 + lane / 4");
+  read_ring_keys("key_words[half]", "half * 8 + lane / 4");
   t_.close();
   t_.add("mbarrier_wait(&mine.full[2 * mine.slot + 1], mine.phase);");
-  read_fed_values();
+  read_ring_values();
   score_own(dtype);
   t_.add("which = next_chunk(chunks);");
   read_masks(true, "which");
@@ -253,13 +255,13 @@ void StreamAttentionText::parts_of_several(const std::string& name) {
   leave_half();
   sum_own(value_type);
   t_.close();
-  t_.add("before += __popc(of_turn);");
+  t_.add("before += __popc(of_round);");
   t_.add(
       "// A wait for a piece is over too early if the one before in its slot has not come. A warp knows that all have");
-  t_.add("// but those that were under way when its own one was asked for; of the others the block meets.");
-  t_.add("constexpr int under_way = (requests_at_once + 1) / 2;");
-  t_.add(fmt::format("if (__popc(of_turn) != {} || ring.count < turn_pieces + under_way) meet_block();", at_once));
-  t_.close();  // turns
+  t_.add("// but those that were in flight when its own one was asked for; of the others the block meets.");
+  t_.add("constexpr int in_flight = (requests_at_once + 1) / 2;");
+  t_.add(fmt::format("if (__popc(of_round) != {} || ring.count < round_pieces + in_flight) meet_block();", at_once));
+  t_.close();  // rounds
   t_.add("const int pieces = (halves + piece_halves - 1) / piece_halves;");
   t_.add("ring = ahead(ring, pieces), gone += pieces;");
   publish_own();
@@ -269,17 +271,17 @@ void StreamAttentionText::parts_of_several(const std::string& name) {
   t_.close();
 }
 
-// Rows of this step go where they belong, by the block that has that key; a place that is none traps elsewhere.
+// Rows of this step go where they belong, by the block that has that key; a position that is none traps elsewhere.
 void StreamAttentionText::keep_rows() {
-  if (a_.fed->key_row.argument < 0 && a_.fed->value_row.argument < 0) return;
+  if (a_.ring->key_row.argument < 0 && a_.ring->value_row.argument < 0) return;
   open_function("keep", "");
   open_items();
   find_rows();
-  const auto keep = [&](const facts::FedRow& row, const char* name, const Access& to, const Axis& keys,
+  const auto keep = [&](const facts::StepRow& row, const char* name, const Access& to, const Axis& keys,
                         const Axis& along) {
     if (row.argument < 0) return;
-    t_.open(fmt::format("if ({0}_place >= 0 && {0}_place / {1} % {2} == split)", name, chunk, a_.splits));
-    t_.add(fmt::format("const int key = {}_place;", name));
+    t_.open(fmt::format("if ({0}_position >= 0 && {0}_position / {1} % {2} == split)", name, chunk, a_.splits));
+    t_.add(fmt::format("const int key = {}_position;", name));
     take_apart(t_, "key", keys, "n");
     t_.open(fmt::format("for (int at = threadIdx.x * {0}; at < {1}; at += {0} * {2})", word, along.size(),
                         facts::stream_threads));
@@ -288,8 +290,8 @@ void StreamAttentionText::keep_rows() {
     t_.close();
     t_.close();
   };
-  keep(a_.fed->key_row, "key", a_.keys(k_), x_.keys, x_.depth);
-  keep(a_.fed->value_row, "value", k_.contraction->b, x_.value_keys, x_.columns);
+  keep(a_.ring->key_row, "key", a_.keys(k_), x_.keys, x_.depth);
+  keep(a_.ring->value_row, "value", k_.contraction->b, x_.value_keys, x_.columns);
   t_.close();
   t_.close();
 }

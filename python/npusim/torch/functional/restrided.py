@@ -1,4 +1,4 @@
-"""Arguments that forward() turns in place (t_, as_strided_, resize_, …): what the caller's tensor is behind it.
+"""Arguments that forward() restrides in place (t_, as_strided_, resize_, …): what the caller's tensor is behind it.
 
 PyTorch's functionalisation says of an argument's memory what is written there, in the shape that it was given. What the
 tensor shows of it then is another view, which is known before that."""
@@ -24,36 +24,36 @@ Node = torch.fx.Node
 View = tuple[list[int], list[int], int]  # of an argument in row-major order: extents, strides, the first element
 
 
-def left_turned(program: torch.export.ExportedProgram) -> dict[str, View | UnsupportedError]:
+def left_restrided(program: torch.export.ExportedProgram) -> dict[str, View | UnsupportedError]:
     """The arguments that are left as another view of their memory, or why that is none of a value; those that set_ gives other
-    memory have their value at the end copied anyway. Raises UnsupportedError for what is left turned by a region, whose end
+    memory have their value at the end copied anyway. Raises UnsupportedError for what is left restrided by a region, whose end
     PyTorch does not follow then."""
     arguments = {spec.arg.name for spec in program.graph_signature.input_specs if spec.kind == InputKind.USER_INPUT}
     apart = {itself(node) for node in program.graph.nodes if sets(node)}
     found: dict[str, View | UnsupportedError] = {}
-    turned = _turns_of(program.graph_module, program.graph)
+    restrided = _restrides_of(program.graph_module, program.graph)
     for x in [node for node in program.graph.nodes if node.op == "placeholder" and node not in apart]:
-        turns = turned.get(x, [])
-        within = next((node for node in turns if node.graph is not x.graph), None)
-        if not turns or (within is None and x.name not in arguments):  # a weight, of which the passes see to it
+        restrides = restrided.get(x, [])
+        within = next((node for node in restrides if node.graph is not x.graph), None)
+        if not restrides or (within is None and x.name not in arguments):  # a weight, of which the passes see to it
             continue
-        if (view := _view_left(x, turns[-1])) is not None:
+        if (view := _view_left(x, restrides[-1])) is not None:
             if within is not None:
-                what = f"turns '{x.name}', which is from outside its region of autocast; what helps: to do so outside"
+                what = f"restrides '{x.name}', which is from outside its region of autocast; what helps: to do so outside"
                 raise _refused(within, what)
             found[x.name] = view
     return found
 
 
-def _turns_of(module: torch.fx.GraphModule, graph: torch.fx.Graph) -> dict[Node, list[Node]]:
-    """By tensor the calls that turn it, in a graph and the regions within it, in their order."""
+def _restrides_of(module: torch.fx.GraphModule, graph: torch.fx.Graph) -> dict[Node, list[Node]]:
+    """By tensor the calls that restride it, in a graph and the regions within it, in their order."""
     found: dict[Node, list[Node]] = collections.defaultdict(list)
     for node in graph.nodes:
         if reshapes(node) and (x := itself(node)) is not node:
             found[x].append(node)
         elif node.target in REGIONS:
             body, operands = region_body(module, node)
-            within = _turns_of(body, body.graph)
+            within = _restrides_of(body, body.graph)
             inner = [given for given in body.graph.nodes if given.op == "placeholder"]
             for operand, given in zip(operands, inner, strict=True):
                 if isinstance(operand, Node) and given in within:
@@ -66,11 +66,13 @@ def _view_left(x: Node, last: Node) -> View | UnsupportedError | None:
     before, now = innermost(x.meta["val"]), innermost(last.meta["val"])
     where = [(value.shape, value.stride(), value.storage_offset()) for value in (before, now)]
     if not all(isinstance(number, int) for shape, strides, first in where for number in (*shape, *strides, first)):
-        return _refused(last, f"turns '{x.name}', and values decide its extents")
+        return _refused(last, f"restrides '{x.name}', and values decide its extents")
     if where[0] == where[1]:
         return None
     if shows_twice(before):
-        return _refused(last, f"turns '{x.name}', which shows an element more than once in the example: expected a clone() of it")
+        return _refused(
+            last, f"restrides '{x.name}', which shows an element more than once in the example: expected a clone() of it"
+        )
     if not now.numel():
         return list(now.shape), [0] * now.dim(), 0
     places = places_at(before, addresses(*where[1]))
@@ -82,7 +84,7 @@ def _view_left(x: Node, last: Node) -> View | UnsupportedError | None:
     return None if same else (list(now.shape), *strides)
 
 
-def with_turned(
+def with_restrided(
     program: torch.export.ExportedProgram, left: dict[str, View | UnsupportedError]
 ) -> tuple[torch.export.ExportedProgram, set[str]]:
     """The program, whose calls write nothing any more, with these views among its outputs, as what its arguments are then; and
@@ -102,19 +104,19 @@ def with_turned(
     for x in [node for node in module.graph.nodes if node.op == "placeholder" and node.name in views]:
         i = at.get(x.name)
         with module.graph.inserting_before(output):
-            turned = _turned(module.graph, x if i is None else values[i], views[x.name])
+            restrided = _restrided(module.graph, x if i is None else values[i], views[x.name])
         if i is None:
-            spec = OutputSpec(OutputKind.USER_INPUT_MUTATION, TensorArgument(name=turned.name), x.name)
-            added.append((turned, spec))
+            spec = OutputSpec(OutputKind.USER_INPUT_MUTATION, TensorArgument(name=restrided.name), x.name)
+            added.append((restrided, spec))
         else:
-            values[i], specs[i].arg = turned, TensorArgument(name=turned.name)
+            values[i], specs[i].arg = restrided, TensorArgument(name=restrided.name)
     output.args = ((*(value for value, _ in added), *values),)
     signature.output_specs = [*(spec for _, spec in added), *specs]
     module.recompile()
     return rebuilt(program, module, graph_signature=signature), views.keys() - at.keys()
 
 
-def _turned(graph: torch.fx.Graph, value: Node, view: View) -> Node:
+def _restrided(graph: torch.fx.Graph, value: Node, view: View) -> Node:
     size, strides, first = view
     if 0 in size:
         like = value.meta["val"]

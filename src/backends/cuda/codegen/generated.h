@@ -25,7 +25,7 @@ struct Features {
 };
 Features features_of(bool groups, const TargetConfig& config);
 
-struct Made : plan::Made {
+struct GeneratedKernel : plan::GeneratedKernel {
   bool groups = false;  // uses what sm_90a alone has
   int pieces = 1;       // blocks of a cluster
 };
@@ -35,5 +35,5 @@ inline constexpr int64_t least_block_bytes = 99 << 10;
 
 // Puts the kernel itself behind made.functions: what it is, its head for made.shape, and the body. `leads`: the next
 // launch may begin while this one runs.
-void add_kernel(Made& made, const Kernel& kernel, const std::string& body, bool leads);
+void add_kernel(GeneratedKernel& made, const Kernel& kernel, const std::string& body, bool leads);
 }  // namespace npusim::cuda::codegen

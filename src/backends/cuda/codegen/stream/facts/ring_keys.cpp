@@ -1,5 +1,5 @@
-// Looks through the steps of a method for what a feeder can ask for ahead.
-#include "backends/cuda/codegen/stream/facts/fed_keys.h"
+// Searches the steps of a method for keys and values that the producer can copy ahead.
+#include "backends/cuda/codegen/stream/facts/ring_keys.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -12,8 +12,8 @@ namespace npusim::cuda::codegen::stream::facts {
 namespace {
 
 struct OwnRow {
-  size_t step = 0;  // that writes it
-  int place = -1;   // its argument: where
+  size_t step = 0;    // that writes it
+  int position = -1;  // its argument: where
 };
 
 class Finder {
@@ -28,7 +28,7 @@ class Finder {
   void run() {
     for (size_t s = 0; s < m_.steps.size(); ++s)
       if (const Kernel& k = *m_.steps[s].kernel; k.contraction && k.contraction->kind == ContractionKind::attention)
-        feed(s);
+        find(s);
   }
 
  private:
@@ -41,13 +41,13 @@ class Finder {
            std::all_of(writers_[v].begin(), writers_[v].end(), [&](size_t writer) { return writer > step; });
   }
 
-  void feed(size_t s) {
+  void find(size_t s) {
     const Kernel& k = *m_.steps[s].kernel;
     std::string why;
     const auto attention = find_stream_attention(k, s_.contracted[s], s_.device.units, why);
-    if (!attention || !attention->feedable || takes_trap(k)) return;
+    if (!attention || !attention->can_use_ring || takes_trap(k)) return;
     const Access &keys = attention->keys(k), &values = k.contraction->b;
-    const FedLayout layout = fed_layout(k, *attention);
+    const RingLayout layout = ring_layout(k, *attention);
     if (s_.layout && !(*s_.layout == layout)) return;
     for (int arg : score_arguments(k))
       if (!is_given(value(s, arg), s)) return;
@@ -63,7 +63,7 @@ class Finder {
       rows[n] = find_row(writers_[v][0], s, *attention, *read, *along);
       if (!rows[n]) return;
     }
-    FedKeys fed;
+    RingKeys ring;
     Kernel with_rows = k;
     GroupStep& step = m_.steps[s];
     const int64_t batches = attention->axes.batch.size();
@@ -74,19 +74,20 @@ class Finder {
     const int at = static_cast<int>(first_written - k.args.begin());
     for (size_t n = 0; n < 2; ++n) {
       if (!rows[n]) continue;
-      FedRow& row = n == 0 ? fed.key_row : fed.value_row;
-      row = {at + static_cast<int>(args.size()), at + static_cast<int>(args.size()) + 1, rows[n]->step, rows[n]->place};
+      StepRow& row = n == 0 ? ring.key_row : ring.value_row;
+      row = {at + static_cast<int>(args.size()), at + static_cast<int>(args.size()) + 1, rows[n]->step,
+             rows[n]->position};
       args.push_back({k.args[static_cast<size_t>(both[n].first->arg)].dtype, batches * sizes[n], false, -1});
       args.push_back({DType::i64, 1, false, -1});
       named.push_back(keep_row(*rows[n], batches, sizes[n]));
-      named.push_back(static_cast<int32_t>(value(rows[n]->step, rows[n]->place)));
+      named.push_back(static_cast<int32_t>(value(rows[n]->step, rows[n]->position)));
     }
     with_rows.args.insert(with_rows.args.begin() + at, args.begin(), args.end());
     for (Store& store : with_rows.stores) store.access.arg += static_cast<int>(args.size());
     step.values.insert(step.values.begin() + at, named.begin(), named.end());
     step.kernel = own(std::move(with_rows));
     s_.layout = layout;
-    s_.fed[s] = fed;
+    s_.ring[s] = ring;
   }
 
   // The step that writes a row of each batch among all keys or values, which nobody else touches, before the attention.
@@ -108,9 +109,9 @@ class Finder {
     if (index.op != ExprOp::load || term.extent != along.size() ||
         term.stride != read.strides[static_cast<size_t>(along.dims[0])])
       return std::nullopt;
-    const int place = k.accesses[static_cast<size_t>(index.integer)].arg;
-    const KernelArg& number = k.args[static_cast<size_t>(place)];
-    if (number.elements != 1 || number.dtype != DType::i64 || !is_given(value(s, place), attention))
+    const int position = k.accesses[static_cast<size_t>(index.integer)].arg;
+    const KernelArg& number = k.args[static_cast<size_t>(position)];
+    if (number.elements != 1 || number.dtype != DType::i64 || !is_given(value(s, position), attention))
       return std::nullopt;
     // All of each row, every element once.
     std::vector<std::pair<int64_t, int64_t>> strides;  // and extents
@@ -125,7 +126,7 @@ class Finder {
     if (elements != size) return std::nullopt;
     if (batches > 1 && (k.space.empty() || k.space[0] != batches || batch_stride(read, a.axes.batch) != to.strides[0]))
       return std::nullopt;
-    return OwnRow{s, place};
+    return OwnRow{s, position};
   }
 
   // Has the step leave its rows one behind the other in a value of the method's own, and says which. An index that is
@@ -157,6 +158,6 @@ class Finder {
 
 }  // namespace
 
-void feed_keys(StreamSteps& steps) { Finder(steps).run(); }
+void find_ring_keys(StreamSteps& steps) { Finder(steps).run(); }
 
 }  // namespace npusim::cuda::codegen::stream::facts

@@ -1,5 +1,5 @@
 // A function for each kernel, and the entry that gives each block to one of them.
-#include "backends/cuda/codegen/choose/beside.h"
+#include "backends/cuda/codegen/choose/side_by_side.h"
 
 #include <fmt/format.h>
 
@@ -11,15 +11,15 @@
 
 namespace npusim::cuda::codegen::choose {
 
-std::string beside_declines(const Kernel& kernel, const Features& features) {
+std::string side_by_side_declines(const Kernel& kernel, const Features& features) {
   if (kernel.contraction || kernel.call) return "not printed as it is";
   if (has_own_text(kernel, features)) return "has a text of its own";
   return choose_lanes(kernel, cuda_dialect, features.units).row == RowLoop::none ? "" : "its points are rows";
 }
 
-Made make_beside(std::span<const Kernel* const> kernels, const Features& features) {
-  Made made;
-  made.how = fmt::format("{} kernels beside each other", kernels.size());
+GeneratedKernel make_side_by_side(std::span<const Kernel* const> kernels, const Features& features) {
+  GeneratedKernel made;
+  made.how = fmt::format("{} kernels side by side", kernels.size());
   made.symbol = kernel_name(*kernels[0]);
   for (const Kernel* kernel : kernels.subspan(1)) made.symbol += fmt::format("_{:016x}", content_hash(*kernel));
   std::vector<std::string> declared;
@@ -34,8 +34,8 @@ Made make_beside(std::span<const Kernel* const> kernels, const Features& feature
     const Schedule schedule = choose_lanes(k, cuda_dialect, features.units);
     const LaunchShape shape = launch_of(k, cuda_dialect, schedule);
     const std::string suffix = fmt::format("_{}", n), name = fmt::format("{}_part{}", made.symbol, n);
-    PartPlace place{std::vector<bool>(k.args.size()), traps, true};
-    made.functions += print_part(k, cuda_dialect, schedule, name, place).function;
+    PartContext context{std::vector<bool>(k.args.size()), traps, true};
+    made.functions += print_part(k, cuda_dialect, schedule, name, context).function;
     declared.push_back(parameters(k, cuda_dialect, suffix, false));
     for (int read = 0; read < std::count_if(
                                   k.args.begin(), k.args.end(), [](const auto& a) { return !a.written; });

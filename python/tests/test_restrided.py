@@ -1,6 +1,6 @@
-"""Arguments that forward() turns in place, in every way that keeps their rank: NAME_next is what eager PyTorch leaves the caller's
-tensor, in the shape that it has then, whatever is written before, between and after, and whatever the layout of the example.
-NPUSIM_TURNED=1000 tries as many chains, and each turn between all writes."""
+"""Arguments that forward() restrides in place and that keep their rank: NAME_next is what eager PyTorch leaves the
+caller's tensor, in the shape that it has then, whatever is written before, between and after, and whatever the layout of the example.
+NPUSIM_TURNED=1000 tries as many chains, and each restride between all writes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def in_autocast(call: Callable[[], Any]) -> Any:
         return call()
 
 
-TURNS: dict[str, Callable[[Any], Any]] = {
+RESTRIDES: dict[str, Callable[[Any], Any]] = {
     "t_": lambda v: v.t_(),
     "transpose_": lambda v: v.transpose_(0, 1),
     "swapaxes_": lambda v: v.swapaxes_(-1, 0),
@@ -102,14 +102,14 @@ def test_turns_and_writes(shape: tuple[int, int], how: str) -> None:
     """All of them as one program, an argument each."""
     dense = how == "row-major"
     pairs = list(itertools.product(WRITES, WRITES)) if MANY else PAIRS if dense else PAIRS[2:3]
-    turns = (TURNS | (RESIZES if dense else {})).values()
-    calls = [(turn, WRITES[before], WRITES[after]) for turn in turns for before, after in pairs]
+    restrides = (RESTRIDES | (RESIZES if dense else {})).values()
+    calls = [(restride, WRITES[before], WRITES[after]) for restride in restrides for before, after in pairs]
 
     def function(*given: Any) -> Any:
         found = []
-        for v, (turn, before, after) in zip(given, calls, strict=True):
+        for v, (restride, before, after) in zip(given, calls, strict=True):
             before(v)
-            turn(v)
+            restride(v)
             after(v)
             found.append(v * 2)
         return found
@@ -177,8 +177,8 @@ def test_an_argument_that_is_turned_alone_is_not_written() -> None:
 @pytest.mark.parametrize(
     "call, said",
     [
-        (lambda m, x: in_autocast(lambda: x.t_()), "turns 'args_0', which is from outside its region of autocast"),
-        (lambda m, x: in_autocast(lambda: m.b.t_()), "turns 'b_b', which is from outside its region of autocast"),
+        (lambda m, x: in_autocast(lambda: x.t_()), "restrides 'args_0', which is from outside its region of autocast"),
+        (lambda m, x: in_autocast(lambda: m.b.t_()), "restrides 'b_b', which is from outside its region of autocast"),
         (lambda m, x: x.as_strided_((2, 2), (1, 1)), ""),
         (lambda m, x: m.b.t_(), "gives 'b_b' another shape or order in place"),
         (lambda m, x: in_gradients(lambda: m.b.t_()), "gives 'b_b' another shape or order in place"),

@@ -1,5 +1,5 @@
 // The text of a kernel around its body.
-#include "backends/cuda/codegen/made.h"
+#include "backends/cuda/codegen/generated.h"
 
 #include <fmt/format.h>
 
@@ -17,7 +17,7 @@ Features features_of(bool groups, const TargetConfig& config) {
   return f;
 }
 
-void add_kernel(Made& made, const Kernel& kernel, const std::string& body, bool leads) {
+void add_kernel(GeneratedKernel& made, const Kernel& kernel, const std::string& body, bool leads) {
   made.functions += fmt::format("\n// {}: {}\n", made.symbol, made.how);
   made.functions +=
       fmt::format(fmt::runtime(cuda_dialect.kernel), made.symbol, parameters(kernel, cuda_dialect), made.shape.threads);

@@ -1,4 +1,5 @@
-// Products of fed tiles: one tile after the other in a block, and several products of the same rows in one launch.
+// Products of warp-specialized tiles: one tile after the other in a block, and several products of the same rows in one
+// launch.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -15,14 +16,14 @@
 namespace npusim {
 namespace {
 
-using cuda::codegen::Made;
+using cuda::codegen::GeneratedKernel;
 
 // One tile's words are asked for while another one is multiplied or stored: fewer blocks than tiles, fewer steps than
 // stages and more, with edges and without.
 TEST(CudaProducts, TilesThatFollowEachOtherInABlock) {
   std::vector<Case> cases;
   for (cuda::codegen::products::TileShape s : cuda::codegen::products::tile_shapes())
-    if (s.fed)
+    if (s.specialized)
       for (const auto& [m, n, k, blocks] :
            {std::tuple{2 * s.rows, 2 * s.columns, 128, 3}, {s.rows + 5, s.columns + 8, 328, 1}}) {
         s.stages = blocks + 1;
@@ -43,13 +44,13 @@ TEST(CudaProducts, TwoProductsOfTheSameRowsInOneKernel) {
   struct One {
     Kernel kernels[2];
     cuda::codegen::products::Pair pair;
-    Made made;
+    GeneratedKernel made;
   };
   std::vector<One> all;
   std::string functions;
   std::vector<cuda::codegen::products::TileShape> shapes;
   for (const cuda::codegen::products::TileShape& s : cuda::codegen::products::pair_tile_shapes())
-    if (s.fed) shapes.push_back(s);
+    if (s.specialized) shapes.push_back(s);
   cuda::codegen::products::TileShape last_narrow = shapes.back();
   ASSERT_EQ(last_narrow.columns, 192);
   last_narrow.narrow = 128, last_narrow.wide = 1;
@@ -132,13 +133,13 @@ TEST(CudaProducts, TheLastRoundOfAPairHasNarrowTiles) {
 TEST(CudaProducts, ProductsOfTheSameRowsInOneLaunch) {
   struct One {
     Kernel kernels[3];
-    Made made;
+    GeneratedKernel made;
     std::vector<bool> ahead;
   };
   std::vector<One> all;
   std::string functions;
   for (const cuda::codegen::products::TileShape& s : cuda::codegen::products::tile_shapes()) {
-    if (!s.fed) continue;
+    if (!s.specialized) continue;
     const int64_t m = 2 * s.rows, n = s.columns, k = 200;
     One& one = all.emplace_back();
     one.kernels[0] = linear(m, 2 * n, k, DType::bf16, DType::bf16, DType::bf16, gelu);
@@ -235,7 +236,7 @@ TEST(CudaProducts, ResultsOfTheirSumsAlone) {
   };
   std::vector<Both> pairs;
   for (const cuda::codegen::products::TileShape& s : cuda::codegen::products::tile_shapes()) {
-    if (!s.fed) continue;
+    if (!s.specialized) continue;
     cases.push_back(tiled("alone" + name_of(s), alone(2, s.rows + 3, s.columns + 24, 72, false), s));
     const int64_t m = s.rows + 5, n = s.columns / 2 + 8;
     const Kernel gate = alone(1, m, n, 136, false), up = alone(1, m, n, 136, true);

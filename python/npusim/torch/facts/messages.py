@@ -1,4 +1,4 @@
-"""What a caller is told of a model: of training behaviour that a program would have, and whose an error of tracing is."""
+"""Messages about a model to its caller: of training behaviour that a program would have, and whose an error of tracing is."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def _trains(node: torch.fx.Node) -> str | None:
     return does if given.get(name) and share else None
 
 
-def told(
+def explained(
     error: Exception,
     name: str,
     followed: BaseException | None,
@@ -169,10 +169,10 @@ def _is_inside(frames: traceback.StackSummary) -> bool:
 def what_of(error: BaseException) -> str:
     """The error in one line: its first one, and the next ones where that says nothing but that there are more."""
     lines = [line.strip() for line in str(error).strip().splitlines() if line.strip()]
-    told = 1
-    while told < min(len(lines), MOST_LINES) and lines[told - 1].endswith(":"):
-        told += 1
-    text = " ".join(lines[:told])
+    count = 1
+    while count < min(len(lines), MOST_LINES) and lines[count - 1].endswith(":"):
+        count += 1
+    text = " ".join(lines[:count])
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
