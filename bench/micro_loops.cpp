@@ -28,7 +28,7 @@ void run_kernel(benchmark::State& state, const Kernel& k) {
     bytes += static_cast<int64_t>(memory.back().size());
     args.push_back(memory.back().data());
   }
-  Loops loops(k, thread_count());
+  loops::Loops loops(k, thread_count());
   for (auto _ : state) loops.run(args.data());
   state.SetBytesProcessed(state.iterations() * bytes);
 }

@@ -9,18 +9,22 @@
 
 namespace npusim::cpu {
 
-struct WeightCache;     // prepacked weights (product/packed_weight.h)
-struct SharedInputs;    // of one segment's steps (product/packed_weight.h)
-struct PrimitiveCache;  // oneDNN engine and primitives (product/onednn.h)
+namespace product {
+struct WeightCache;   // prepacked weights (product/packed_weight.h)
+struct SharedInputs;  // of one segment's steps (product/packed_weight.h)
+namespace onednn {
+struct PrimitiveCache;  // oneDNN engine and primitives (product/onednn/onednn.h)
+}
+}  // namespace product
 
 // What the steps of one process share. The caches hold data derived from constant bindings, keyed by address: they
 // must not outlive the weights they were given.
 struct Context {
   int threads = 1;
-  std::shared_ptr<WeightCache> weights;
-  std::shared_ptr<PrimitiveCache> primitives;
-  std::shared_ptr<SharedInputs> inputs;  // of the segment that steps are made for
-  bool bf16 = false;                     // the machine has arithmetic for bf16 operands
+  std::shared_ptr<product::WeightCache> weights;
+  std::shared_ptr<product::onednn::PrimitiveCache> primitives;
+  std::shared_ptr<product::SharedInputs> inputs;  // of the segment that steps are made for
+  bool bf16 = false;                              // the machine has arithmetic for bf16 operands
   bool sees_nan = false;  // where a library loses a NaN is seen (product/nan_guard.h): it may apply activations
   bool multiplies(DType type) const { return type == DType::f32 || (type == DType::bf16 && bf16); }  // else widened
 };

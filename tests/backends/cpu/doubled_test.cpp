@@ -108,7 +108,7 @@ TEST(Doubled, LoopsOfEveryOperation) {
           const Check check{.special = {0, 1, -1}};
           Memory expected = random_arguments(k, check), found = expected;
           evaluate(k, pointers(k, expected));
-          EXPECT_TRUE(Loops(k, 1).run(pointers(k, found).data()));
+          EXPECT_TRUE(loops::Loops(k, 1).run(pointers(k, found).data()));
           if (op != ExprOp::sub && op != ExprOp::div && op != ExprOp::mul) compare(k, expected, found, check);
           if (HasFailure()) return;
         }
@@ -138,8 +138,8 @@ TEST(Doubled, EpiloguesAndScores) {
 TEST(Doubled, WindowsAndResampling) {
   const auto ask = [](const Kernel& kernel) {
     const Check check{.least = 0, .most = 5, .special = {}};
-    step_is_as_interpreted(kernel, check, 1, make_window_step);
-    step_is_as_interpreted(kernel, check, 1, make_resample_step);
+    step_is_as_interpreted(kernel, check, 1, window::make_window_step);
+    step_is_as_interpreted(kernel, check, 1, window::make_resample_step);
     ask_all(kernel);
   };
   for (const bool of_two : {false, true})
@@ -170,7 +170,7 @@ TEST(Doubled, WindowsAndResampling) {
     for (int n = 1; n < terms; ++n) sum = sum + x * (k.cast(k.index(1), Scalar::f32) + 0.001 * n);
     k.store(k.output({DType::f32, {2, 20}}), std::vector<Coord>{k.dim(0), k.dim(1)}, sum);
     const Check check{.tolerance = 1e-2, .special = {}};
-    step_is_as_interpreted(k.finish("sum"), check, 1, make_resample_step);
+    step_is_as_interpreted(k.finish("sum"), check, 1, window::make_resample_step);
   }
 }
 

@@ -134,7 +134,7 @@ TEST(ContractionChoice, FewChannels) {
   c.out_channels = 64;
   const std::string choice = choice_of(conv(c, plain), {1}, context),
                     why = "few channels: 64 channels of the result, more than a panel: oneDNN is quicker; ";
-  EXPECT_TRUE(choice.starts_with(before + (many_registers() ? why : "then few"))) << choice;
+  EXPECT_TRUE(choice.starts_with(before + (product::many_registers() ? why : "then few"))) << choice;
   c.out_channels = 32;
   c.input = {20, 5};
   EXPECT_TRUE(choice_of(conv(c, plain), {1}, context).starts_with(before + "few channels: rows of 3 windows; "));

@@ -15,7 +15,7 @@
 #include "kernel/facts/fourier.h"
 #include "kernel/facts/memory.h"
 
-namespace npusim::cpu {
+namespace npusim::cpu::fourier {
 namespace {
 
 constexpr int64_t column_bytes = 1 << 20;  // of a group of columns with its scratch: a share of the second cache
@@ -374,4 +374,4 @@ std::unique_ptr<BoundStep> make_fourier_step(const Kernel& kernel, std::vector<v
   return std::make_unique<FourierStep<float>>(kernel, args, threads);
 }
 
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::fourier

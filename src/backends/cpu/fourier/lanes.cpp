@@ -12,7 +12,7 @@
 #include <hwy/highway.h>
 
 HWY_BEFORE_NAMESPACE();
-namespace npusim::cpu::HWY_NAMESPACE {
+namespace npusim::cpu::fourier::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 template <class T>
@@ -418,11 +418,11 @@ constexpr LaneFunctions<T> functions{
 const LaneFunctions<float>* of_float() { return &functions<float>; }
 const LaneFunctions<double>* of_double() { return &functions<double>; }
 
-}  // namespace npusim::cpu::HWY_NAMESPACE
+}  // namespace npusim::cpu::fourier::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace npusim::cpu {
+namespace npusim::cpu::fourier {
 HWY_EXPORT(of_float);
 HWY_EXPORT(of_double);
 
@@ -435,5 +435,5 @@ const LaneFunctions<double>& lane_functions<double>() {
   return *HWY_DYNAMIC_DISPATCH(of_double)();
 }
 
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::fourier
 #endif

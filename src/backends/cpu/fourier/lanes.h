@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace npusim::cpu {
+namespace npusim::cpu::fourier {
 
 constexpr int64_t largest_radix = 31;
 
@@ -53,4 +53,4 @@ const LaneFunctions<float>& lane_functions<float>();
 template <>
 const LaneFunctions<double>& lane_functions<double>();
 
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::fourier

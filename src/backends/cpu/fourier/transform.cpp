@@ -7,7 +7,7 @@
 
 #include "kernel/facts/fourier.h"
 
-namespace npusim::cpu {
+namespace npusim::cpu::fourier {
 namespace {
 
 // Of 2π · quarters / (4 · size), of numbers in [0, 5 · size).
@@ -207,4 +207,4 @@ void Transform<T>::row(T* re, T* im, T* scratch) const {
 template class Transform<float>;
 template class Transform<double>;
 
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::fourier

@@ -6,7 +6,7 @@
 
 #include "backends/cpu/fourier/lanes.h"
 
-namespace npusim::cpu {
+namespace npusim::cpu::fourier {
 
 // The transform Σ z[j] e^(−2πi j k / n), of as many columns side by side as a vector has lanes, or of one row.
 template <class T>
@@ -53,4 +53,4 @@ struct Turned {
 };
 Turned turned_by(int64_t numerator, int64_t size);
 
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::fourier

@@ -10,7 +10,7 @@
 #include "backends/cpu/order/neighbours.h"
 #include "base/threads.h"
 
-namespace npusim::cpu {
+namespace npusim::cpu::order {
 
 // A key of 32 bits above a place of 32.
 struct ShortEntry {
@@ -238,4 +238,4 @@ class First {
   bool full_ = false;  // from then on only keys below the limit count
 };
 
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::order

@@ -11,7 +11,7 @@
 #include <hwy/highway.h>
 
 HWY_BEFORE_NAMESPACE();
-namespace npusim::cpu::HWY_NAMESPACE {
+namespace npusim::cpu::order::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 void order_neighbours(uint64_t* entries, int64_t n, int64_t turns) {
@@ -44,11 +44,11 @@ std::pair<int64_t, int64_t> range_of(const int64_t* x, int64_t n) {
   return range;
 }
 
-}  // namespace npusim::cpu::HWY_NAMESPACE
+}  // namespace npusim::cpu::order::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace npusim::cpu {
+namespace npusim::cpu::order {
 HWY_EXPORT(order_neighbours);
 HWY_EXPORT(range_of);
 
@@ -57,5 +57,5 @@ void order_neighbours(uint64_t* entries, int64_t n, int64_t turns) {
 }
 std::pair<int64_t, int64_t> range_of(const int64_t* x, int64_t n) { return HWY_DYNAMIC_DISPATCH(range_of)(x, n); }
 
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::order
 #endif

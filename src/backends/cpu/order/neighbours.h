@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <utility>
 
-namespace npusim::cpu {
+namespace npusim::cpu::order {
 
 // Exchanges neighbours that are out of order, first those from an even place on, then from an odd one, `turns` times in
 // turn: of entries of which none is further from its place than that all are in order.
@@ -12,4 +12,4 @@ void order_neighbours(uint64_t* entries, int64_t n, int64_t turns);
 // The least and the largest of at least one.
 std::pair<int64_t, int64_t> range_of(const int64_t* x, int64_t n);
 
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::order

@@ -12,7 +12,7 @@
 #include "kernel/facts/memory.h"
 #include "kernel/facts/order.h"
 
-namespace npusim::cpu {
+namespace npusim::cpu::order {
 namespace {
 
 constexpr int64_t longest_row = int64_t{1} << 40;
@@ -159,7 +159,7 @@ class OrderStep final : public BoundStep {
   std::pair<Key, Key> range_of(const Row& at, int64_t begin, int64_t end) const {
     if constexpr (std::is_same_v<Keys, KeyOfInteger<int64_t, 64>>) {
       if (from_step_ == 1 && begin < end) {
-        const auto [least, most] = cpu::range_of(reinterpret_cast<const int64_t*>(at.from) + begin, end - begin);
+        const auto [least, most] = order::range_of(reinterpret_cast<const int64_t*>(at.from) + begin, end - begin);
         const Key low = Keys::key(static_cast<Raw>(least)) ^ flip_, high = Keys::key(static_cast<Raw>(most)) ^ flip_;
         return flip_ == 0 ? std::pair(low, high) : std::pair(high, low);
       }
@@ -295,4 +295,4 @@ std::unique_ptr<BoundStep> make_order_step(const Kernel& kernel, std::vector<voi
   });
 }
 
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::order

@@ -6,7 +6,7 @@
 
 #include "backends/cpu/order/entries.h"
 
-namespace npusim::cpu {
+namespace npusim::cpu::order {
 
 inline constexpr int64_t compared = 48;  // keys that are too few to be counted by their digits
 
@@ -66,4 +66,4 @@ int64_t select_place(const Key* keys, Key* spare, uint32_t* counts, int64_t n, i
     if (keys[at] == found.key && equal-- == 0) return at;
 }
 
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::order

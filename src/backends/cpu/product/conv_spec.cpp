@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <utility>
 
-namespace npusim::cpu {
+namespace npusim::cpu::product {
 namespace {
 
 // oneDNN knows layouts by all their strides, those of extents of 1 included: they follow the layout the others have.
@@ -72,6 +72,10 @@ bool is_patches(const ConvWindows& s) {
 
 }  // namespace
 
+bool has_one_pixel(const ConvSpec& spec) {
+  return spec.batch == 1 && std::all_of(spec.output.begin(), spec.output.end(), [](int64_t d) { return d == 1; });
+}
+
 std::vector<int64_t> tensor_extents(int64_t n, int64_t channels, const std::vector<int64_t>& spatial) {
   std::vector<int64_t> extents{n, channels};
   extents.insert(extents.end(), spatial.begin(), spatial.end());
@@ -134,4 +138,4 @@ ConvForm conv_form(const Kernel& kernel, std::span<const Binding> args, const Co
   return form;
 }
 
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::product

@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "kernel/facts/attention_axes.h"
 
-namespace npusim::cpu {
+namespace npusim::cpu::product {
 
 std::vector<void*> epilogue_args(const EpilogueKernel& epilogue, std::span<const Binding> args) {
   std::vector<void*> pointers;
@@ -77,4 +77,4 @@ void TileEpilogue::check() {
   fail(ErrorKind::bad_input, "{}: {}", epilogue_.kernel.name, message);
 }
 
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::product

@@ -17,7 +17,7 @@
 #include "backends/cpu/product/finish-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace npusim::cpu {
+namespace npusim::cpu::product {
 namespace HWY_NAMESPACE {
 
 // No residual.
@@ -91,11 +91,11 @@ void finish_tile(const Finish& f, float* c, int64_t ldc, int64_t r0, int64_t r1,
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::product
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace npusim::cpu {
+namespace npusim::cpu::product {
 HWY_EXPORT(finish_tile);
 
 void finish_tile(const Finish& finish, float* c, int64_t ldc, int64_t r0, int64_t r1, int64_t n0, int64_t n1) {
@@ -174,5 +174,5 @@ std::optional<Finish> match_finish(const Kernel& kernel, std::span<const Binding
   return finishes.empty() ? std::nullopt : std::optional(finishes[0]);
 }
 
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::product
 #endif

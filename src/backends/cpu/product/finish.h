@@ -6,12 +6,11 @@
 #include <span>
 #include <vector>
 
+#include "backends/cpu/step.h"
 #include "kernel/facts/epilogue_chain.h"
 #include "kernel/facts/product_axes.h"
 
-namespace npusim::cpu {
-
-struct Binding;
+namespace npusim::cpu::product {
 
 // out[r·row_step + n] = clamp(activation(sum + bias[n]) + residual[r·step + n], low, high) rounded to dtype; NaN stays.
 // All types are f32, f16 or bf16; bias and residual may be absent (null), and the activation linear: none.
@@ -43,4 +42,4 @@ void prefetch_tile(const Finish& finish, int64_t r0, int64_t r1, int64_t n0, int
 // vectors, and may be overwritten.
 void finish_tile(const Finish& finish, float* c, int64_t ldc, int64_t r0, int64_t r1, int64_t n0, int64_t n1);
 
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::product

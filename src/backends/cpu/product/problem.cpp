@@ -5,10 +5,9 @@
 
 #include <utility>
 
-#include "backends/cpu/product/gemv.h"
 #include "kernel/facts/compact.h"
 
-namespace npusim::cpu {
+namespace npusim::cpu::product {
 namespace {
 
 // Whether the rows are many and short, and lie as their results do: those meet a small weight where they lie, and as
@@ -77,4 +76,4 @@ std::string no_chain(const Kernel& kernel) {
   return "an epilogue with other operations than those of a chain";
 }
 
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::product

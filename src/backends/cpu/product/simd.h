@@ -7,7 +7,7 @@
 #include "backends/cpu/product/pairing.h"
 #include "base/dtype.h"
 
-namespace npusim::cpu {
+namespace npusim::cpu::product {
 
 // Whether no element of rows `stride` apart, of f32, f16 or bf16, is infinite or NaN.
 bool all_finite(DType dtype, const void* x, int64_t stride, int64_t rows, int64_t columns);
@@ -69,4 +69,4 @@ void multiply_narrow(const BlockProduct& product);
 // a(r, k) = a[begin·depth + k·(end - begin) + (r - begin)], begin = rows·i/n, end = rows·(i + 1)/n. Wide tiles only.
 void multiply_blocks(const BlockProduct& product);
 
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::product

@@ -12,11 +12,13 @@
 #define HWY_TARGET_INCLUDE "backends/cpu/window/fold.cpp"
 #include <hwy/foreach_target.h>
 
-#include "backends/cpu/loops/tile-inl.h"
+#include "backends/cpu/loops/tiles/tile-inl.h"
 #include "backends/cpu/part_vector-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace npusim::cpu::HWY_NAMESPACE {
+namespace npusim::cpu::window::HWY_NAMESPACE {
+using namespace loops::tiles::HWY_NAMESPACE;
+using namespace cpu::HWY_NAMESPACE;
 
 template <typename T>
 constexpr T lowest = std::is_integral_v<T> ? std::numeric_limits<T>::min() : -std::numeric_limits<T>::infinity();
@@ -75,7 +77,7 @@ void widen_integers(DType dtype, const std::byte* row, int64_t n, int64_t* to) {
 template <typename T>
 const T* row_at(const WindowRows<T>& r, int64_t i) {
   if (is_own(r)) return reinterpret_cast<const T*>(r.row[i]);
-  if constexpr (std::is_same_v<T, float>) widen(r.dtype, r.row[i], r.width, r.wide);
+  if constexpr (std::is_same_v<T, float>) product::widen(r.dtype, r.row[i], r.width, r.wide);
   if constexpr (std::is_integral_v<T>) widen_integers(r.dtype, r.row[i], r.width, r.wide);
   return r.wide;
 }
@@ -335,11 +337,11 @@ void fold_windows_of_integers(WindowFold fold, const WindowRows<int64_t>& rows, 
   fold_windows_of(fold, rows, line);
 }
 
-}  // namespace npusim::cpu::HWY_NAMESPACE
+}  // namespace npusim::cpu::window::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace npusim::cpu {
+namespace npusim::cpu::window {
 HWY_EXPORT(fold_windows_of_floats);
 HWY_EXPORT(fold_windows_of_doubles);
 HWY_EXPORT(fold_windows_of_integers);
@@ -354,5 +356,5 @@ void fold_windows(WindowFold fold, const WindowRows<int64_t>& rows, const Window
   HWY_DYNAMIC_DISPATCH(fold_windows_of_integers)(fold, rows, line);
 }
 
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::window
 #endif

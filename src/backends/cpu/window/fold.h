@@ -4,7 +4,7 @@
 
 #include "base/dtype.h"
 
-namespace npusim::cpu {
+namespace npusim::cpu::window {
 
 inline constexpr int64_t window_slack = 64;  // elements behind `sums` that may be read
 
@@ -46,4 +46,4 @@ void fold_windows(WindowFold fold, const WindowRows<float>& rows, const WindowLi
 void fold_windows(WindowFold fold, const WindowRows<double>& rows, const WindowLine& line);
 void fold_windows(WindowFold fold, const WindowRows<int64_t>& rows, const WindowLine& line);
 
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::window

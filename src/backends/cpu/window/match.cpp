@@ -11,7 +11,7 @@
 #include "kernel/facts/range.h"
 #include "kernel/facts/rename.h"
 
-namespace npusim::cpu {
+namespace npusim::cpu::window {
 namespace {
 
 constexpr int64_t most_taps = 1 << 20, most_rows = 4096, most_along = 4096, longest_line = 4096, least_line = 8;
@@ -597,4 +597,4 @@ std::optional<SlidingWindow> match_window(const Kernel& kernel) {
   return Matcher(kernel).run();
 }
 
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::window

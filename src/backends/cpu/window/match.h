@@ -7,7 +7,7 @@
 #include "backends/cpu/window/fold.h"
 #include "kernel/kernel.h"
 
-namespace npusim::cpu {
+namespace npusim::cpu::window {
 
 // A dimension of the window, which slides along a dimension of the space: tables by the index along that, then by tap.
 struct WindowDim {
@@ -40,4 +40,4 @@ struct SlidingWindow {
 // nullopt: another kernel, or one that loops are as good for.
 std::optional<SlidingWindow> match_window(const Kernel& kernel);
 
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::window

@@ -20,7 +20,7 @@
 #include "kernel/facts/compact.h"
 #include "kernel/facts/depend.h"
 
-namespace npusim::cpu {
+namespace npusim::cpu::window {
 namespace {
 
 constexpr size_t most_axes = 3;
@@ -137,7 +137,7 @@ class Matcher {
     drop_dead(k);
     std::vector<T> table(static_cast<size_t>(k.space[0]) + 16);
     void* args[] = {table.data()};
-    if (!Loops(k, 1).run(args)) fail(ErrorKind::internal, "a table of constants traps");
+    if (!loops::Loops(k, 1).run(args)) fail(ErrorKind::internal, "a table of constants traps");
     table.resize(static_cast<size_t>(k.space[0]));
     return table;
   }
@@ -382,7 +382,7 @@ class ResampleStep final : public BoundStep {
 
   Resampling r_;
   const float* memory_;
-  Loops rest_;
+  loops::Loops rest_;
   std::vector<int64_t> space_;
   int64_t width_, ld_;
   std::vector<void*> args_;
@@ -409,4 +409,4 @@ std::unique_ptr<BoundStep> make_resample_step(const Kernel& kernel, std::span<co
   return std::make_unique<ResampleStep>(std::move(*found), args, context);
 }
 
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::window

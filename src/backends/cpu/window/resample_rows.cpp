@@ -11,7 +11,8 @@
 #include "backends/cpu/part_vector-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace npusim::cpu::HWY_NAMESPACE {
+namespace npusim::cpu::window::HWY_NAMESPACE {
+using namespace cpu::HWY_NAMESPACE;
 namespace hn = hwy::HWY_NAMESPACE;
 
 using F = hn::ScalableTag<float>;
@@ -47,11 +48,11 @@ void resample_rows(const float* const* rows, const float* weight, int64_t taps, 
   }
 }
 
-}  // namespace npusim::cpu::HWY_NAMESPACE
+}  // namespace npusim::cpu::window::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace npusim::cpu {
+namespace npusim::cpu::window {
 HWY_EXPORT(resample_along);
 HWY_EXPORT(resample_rows);
 
@@ -63,5 +64,5 @@ void resample_rows(const float* const* rows, const float* weight, int64_t taps, 
   HWY_DYNAMIC_DISPATCH(resample_rows)(rows, weight, taps, count, to);
 }
 
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::window
 #endif

@@ -2,7 +2,7 @@
 #pragma once
 #include <cstdint>
 
-namespace npusim::cpu {
+namespace npusim::cpu::window {
 
 inline constexpr int64_t most_resampled = 4;   // elements, or rows, that make up one
 inline constexpr int64_t resample_block = 16;  // tables, and rows that are added, are read to a multiple of so many
@@ -13,4 +13,4 @@ void resample_along(const float* from, const int32_t* place, const float* weight
 // to[n] = Σ_t rows[t][n] · weight[t]
 void resample_rows(const float* const* rows, const float* weight, int64_t taps, int64_t count, float* to);
 
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::window

@@ -19,7 +19,7 @@
 #include "kernel/facts/compact.h"
 #include "kernel/facts/depend.h"
 
-namespace npusim::cpu {
+namespace npusim::cpu::window {
 namespace {
 
 struct Weighing {
@@ -294,7 +294,7 @@ class WeighingStep final : public BoundStep {
   }
 
   Weighing w_;
-  Loops whole_, tables_, rest_;
+  loops::Loops whole_, tables_, rest_;
   std::vector<void*> args_, kernel_args_;
   std::vector<size_t> order_;  // of all dimensions but that of the lanes
   int32_t* target_ = nullptr;
@@ -318,4 +318,4 @@ std::unique_ptr<BoundStep> make_weighing_step(const Kernel& kernel, std::span<co
   return std::make_unique<WeighingStep>(std::move(*found), kernel, args, context);
 }
 
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::window

@@ -12,7 +12,7 @@
 #include <type_traits>
 
 HWY_BEFORE_NAMESPACE();
-namespace npusim::cpu::HWY_NAMESPACE {
+namespace npusim::cpu::window::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 using I = hn::ScalableTag<int32_t>;
@@ -102,11 +102,11 @@ void weigh_words(const int32_t* from, const int32_t* place, const int32_t* weigh
   weigh_beside(from, place, weight, taps, step, scaling, count, to);
 }
 
-}  // namespace npusim::cpu::HWY_NAMESPACE
+}  // namespace npusim::cpu::window::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace npusim::cpu {
+namespace npusim::cpu::window {
 HWY_EXPORT(scale_bytes);
 HWY_EXPORT(scale_words);
 HWY_EXPORT(weigh_along);
@@ -132,5 +132,5 @@ void weigh_rows(const int32_t* from, const int32_t* place, const int32_t* weight
   HWY_DYNAMIC_DISPATCH(weigh_words)(from, place, weight, taps, step, scaling, count, to);
 }
 
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::window
 #endif

@@ -2,7 +2,7 @@
 #pragma once
 #include <cstdint>
 
-namespace npusim::cpu {
+namespace npusim::cpu::window {
 
 // x as it is weighted: min(max((x + add) >> shift, low), high), of which the sum wraps.
 struct Scaling {
@@ -21,4 +21,4 @@ void weigh_rows(const uint8_t* from, const int32_t* place, const int32_t* weight
 void weigh_rows(const int32_t* from, const int32_t* place, const int32_t* weight, int64_t taps, int64_t step,
                 const Scaling& scaling, int64_t count, int32_t* to);
 
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::window

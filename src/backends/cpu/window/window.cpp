@@ -13,7 +13,7 @@
 #include "base/shape.h"
 #include "base/threads.h"
 
-namespace npusim::cpu {
+namespace npusim::cpu::window {
 namespace {
 
 int64_t aligned(int64_t bytes) { return (bytes + 63) / 64 * 64; }
@@ -237,7 +237,7 @@ class WindowStep final : public BoundStep {
   const std::byte* memory_;
   DType dtype_;
   int64_t top_size_;
-  Loops rest_;
+  loops::Loops rest_;
   std::vector<void*> args_;
   std::byte* target_ = nullptr;
   int64_t* target_place_ = nullptr;
@@ -260,4 +260,4 @@ std::unique_ptr<BoundStep> make_window_step(const Kernel& kernel, std::span<cons
   return std::make_unique<WindowStep>(std::move(*window), args, context);
 }
 
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::window

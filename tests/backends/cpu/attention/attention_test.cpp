@@ -4,10 +4,11 @@
 #include "base/threads.h"
 #include "kernel/contractions.h"
 
-namespace npusim::cpu {
+namespace npusim::cpu::attention {
 namespace {
 
 using Case = AttentionCase;
+using npusim::attention;  // the kernel, not this namespace
 
 Ex scaled(KernelBuilder&, Ex leaf, Ex) { return leaf * 0.5; }
 Ex masked(KernelBuilder&, Ex leaf, Ex mask) { return leaf * 0.5 + mask; }
@@ -252,4 +253,4 @@ TEST(ContractionAttention, EmptyExtents) {
 }
 
 }  // namespace
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::attention

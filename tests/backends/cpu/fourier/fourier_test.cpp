@@ -10,7 +10,7 @@
 #include "kernel/evaluate.h"
 #include "kernel/fourier_kernels.h"
 
-namespace npusim::cpu {
+namespace npusim::cpu::fourier {
 namespace {
 
 using test::Draws;
@@ -92,4 +92,4 @@ TEST(Fourier, RowsDoNotDependOnTheirTeam) {
 }
 
 }  // namespace
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::fourier

@@ -6,7 +6,7 @@
 
 #include "backends/cpu/loops/check.h"
 
-namespace npusim::cpu {
+namespace npusim::cpu::loops {
 namespace {
 
 Kernel combining(DType dtype, DType value, Reduction reduction, int64_t count, int64_t columns, int64_t places,
@@ -121,4 +121,4 @@ TEST(Accumulate, TrapsOutsideTheDimension) {
 }
 
 }  // namespace
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::loops

@@ -5,7 +5,7 @@
 
 #include "backends/cpu/loops/check.h"
 
-namespace npusim::cpu {
+namespace npusim::cpu::loops {
 namespace {
 
 constexpr double inf = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
@@ -299,4 +299,4 @@ TEST(LoopsChain, PowersOfDoubles) {
 }
 
 }  // namespace
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::loops

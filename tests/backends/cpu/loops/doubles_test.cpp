@@ -10,7 +10,7 @@
 #include "backends/cpu/loops/check.h"
 #include "backends/cpu/loops/loops.h"
 
-namespace npusim::cpu {
+namespace npusim::cpu::loops {
 namespace {
 
 constexpr double inf = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
@@ -206,4 +206,4 @@ TEST(Doubles, FunctionsOfTwo) {
 }
 
 }  // namespace
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::loops

@@ -6,7 +6,7 @@
 
 #include "backends/cpu/loops/check.h"
 
-namespace npusim::cpu {
+namespace npusim::cpu::loops {
 namespace {
 
 constexpr int64_t billions = int64_t{1} << 40;
@@ -116,4 +116,4 @@ TEST(Quotients, BesideMultiples) {
 }
 
 }  // namespace
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::loops

@@ -11,7 +11,7 @@
 #include "base/tensor.h"
 #include "kernel/evaluate.h"
 
-namespace npusim {
+namespace npusim::cpu::loops {
 namespace {
 
 constexpr int64_t least = std::numeric_limits<int64_t>::min(), most = std::numeric_limits<int64_t>::max();
@@ -101,7 +101,7 @@ bool same(const Kernel& k, Draw& d) {
     const bool ended = how(args);
     return std::pair(ended, ended ? on.back() : std::vector<float>{});
   };
-  const auto found = run(memory, [&](std::vector<void*>& args) { return cpu::Loops(k, 2).run(args.data()); });
+  const auto found = run(memory, [&](std::vector<void*>& args) { return Loops(k, 2).run(args.data()); });
   const auto wanted = run(memory, [&](std::vector<void*>& args) {
     try {
       evaluate(k, args);
@@ -126,4 +126,4 @@ TEST(Loops, CoordinatesAtTheirLimits) {
 }
 
 }  // namespace
-}  // namespace npusim
+}  // namespace npusim::cpu::loops

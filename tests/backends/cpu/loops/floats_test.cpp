@@ -9,7 +9,7 @@
 #include "backends/cpu/loops/check.h"
 #include "backends/cpu/loops/loops.h"
 
-namespace npusim::cpu {
+namespace npusim::cpu::loops {
 namespace {
 
 constexpr float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
@@ -170,4 +170,4 @@ TEST(Floats, FunctionsOfTwo) {
 }
 
 }  // namespace
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::loops

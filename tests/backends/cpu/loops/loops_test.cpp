@@ -4,7 +4,7 @@
 
 #include "backends/cpu/loops/check.h"
 
-namespace npusim::cpu {
+namespace npusim::cpu::loops {
 namespace {
 
 const std::vector<Shape> shapes{{1}, {3}, {16}, {1000}, {2, 3, 5}, {7, 33}, {4, 64, 16}, {3, 1, 129}, {70000}};
@@ -717,4 +717,4 @@ TEST(Loops, ReductionsOfWhatIsOneInstruction) {
 }
 
 }  // namespace
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::loops

@@ -3,7 +3,7 @@
 
 #include "backends/cpu/loops/check.h"
 
-namespace npusim::cpu {
+namespace npusim::cpu::loops {
 namespace {
 
 const std::vector<DType> dtypes{DType::f32, DType::f64, DType::f16, DType::boolean, DType::i64};
@@ -295,4 +295,4 @@ TEST(LoopsMoved, ShortRowsOfNamedPlaces) {
 }
 
 }  // namespace
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::loops

@@ -3,7 +3,7 @@
 
 #include "backends/cpu/loops/check.h"
 
-namespace npusim::cpu {
+namespace npusim::cpu::loops {
 namespace {
 
 constexpr double inf = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
@@ -155,4 +155,4 @@ TEST(LoopPlaces, SumsOfProductsAndCounts) {
 }
 
 }  // namespace
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::loops

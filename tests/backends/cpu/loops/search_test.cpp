@@ -1,6 +1,6 @@
 // Binary searches against the interpreter, which takes their steps one by one: all dtypes and comparisons, rows in
 // order and not, values of every span, results that go on.
-#include "backends/cpu/loops/search.h"
+#include "backends/cpu/loops/rewrite/search.h"
 
 #include <algorithm>
 #include <limits>
@@ -8,7 +8,7 @@
 #include "backends/cpu/loops/check.h"
 #include "kernel/search.h"
 
-namespace npusim::cpu {
+namespace npusim::cpu::loops {
 namespace {
 
 struct Form {
@@ -39,8 +39,8 @@ Kernel search_kernel(const Form& f) {
 }
 
 int searches_of(Kernel k) {
-  find_searches(k);
-  return static_cast<int>(std::count_if(k.exprs.begin(), k.exprs.end(), is_search));
+  rewrite::find_searches(k);
+  return static_cast<int>(std::count_if(k.exprs.begin(), k.exprs.end(), rewrite::is_search));
 }
 
 TEST(LoopSearch, FindsWhatTheInterpreterFinds) {
@@ -85,4 +85,4 @@ TEST(LoopSearch, LeavesOtherChains) {
 }
 
 }  // namespace
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::loops

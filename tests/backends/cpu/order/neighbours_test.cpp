@@ -10,7 +10,7 @@
 
 #include "backends/cpu/instruction_sets.h"
 
-namespace npusim::cpu {
+namespace npusim::cpu::order {
 namespace {
 
 // As many turns as the largest group has, wherever groups begin: entries of one are in no order, those of the next
@@ -52,4 +52,4 @@ TEST(Neighbours, RangeOfEveryRemainder) {
 }
 
 }  // namespace
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::order

@@ -9,7 +9,7 @@
 #include "kernel/evaluate.h"
 #include "kernel/order_kernels.h"
 
-namespace npusim::cpu {
+namespace npusim::cpu::order {
 namespace {
 
 using test::Draws;
@@ -87,4 +87,4 @@ TEST(Order, SharesALongRow) {
 }
 
 }  // namespace
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::order

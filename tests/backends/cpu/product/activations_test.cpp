@@ -6,7 +6,7 @@
 #include "kernel/contractions.h"
 #include "ops/call.h"
 
-namespace npusim::cpu {
+namespace npusim::cpu::product {
 namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
@@ -238,4 +238,4 @@ TEST(ContractionActivations, Winograd) {
 }
 
 }  // namespace
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::product

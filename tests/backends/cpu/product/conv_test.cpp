@@ -2,11 +2,11 @@
 #include <limits>
 
 #include "backends/cpu/product/check.h"
-#include "backends/cpu/product/onednn.h"
+#include "backends/cpu/product/onednn/onednn.h"
 #include "backends/cpu/product/simd.h"
 #include "kernel/contractions.h"
 
-namespace npusim::cpu {
+namespace npusim::cpu::product {
 namespace {
 
 using Case = ConvCase;
@@ -435,7 +435,7 @@ TEST(ContractionConv, LibraryHasTheSameInstructionSet) {
   const std::string step =
       prepare(conv(wide, [](KernelBuilder&, Ex leaf, Ex, Ex) { return leaf; }), {1}, make_context(1)).step->describe();
   EXPECT_EQ(step.find("avx512") != std::string::npos, instruction_set() >= InstructionSet::avx512) << step;
-  EXPECT_EQ(multiplies_bf16(), instruction_set() >= InstructionSet::avx512_bf16);
+  EXPECT_EQ(onednn::multiplies_bf16(), instruction_set() >= InstructionSet::avx512_bf16);
 }
 
 // Shapes that pay: several tiles, cut ones at the edges, partly filled panels, more channels than one slice.
@@ -574,4 +574,4 @@ TEST(ContractionConv, AsMatmul) {  // weights that are no constants, padding of 
 }
 
 }  // namespace
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::product

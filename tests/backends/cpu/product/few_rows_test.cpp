@@ -1,13 +1,13 @@
 // Few rows times a matrix: the loops alone, with every number of rows and every remainder, and the steps they are in.
-#include "backends/cpu/product/few_rows.h"
+#include "backends/cpu/product/gemv/few_rows.h"
 
 #include <cmath>
 
 #include "backends/cpu/product/check.h"
-#include "backends/cpu/product/gemv.h"
+#include "backends/cpu/product/gemv/gemv.h"
 #include "kernel/contractions.h"
 
-namespace npusim::cpu {
+namespace npusim::cpu::product {
 namespace {
 
 // A matrix of random numbers among NaN, which nothing may read into a result, at the end of its memory.
@@ -35,7 +35,7 @@ struct Case {
 };
 
 // Σ_k x[r, k] · w(k, n) with either order of the weights; what lies around the results stays.
-void check(const Case& c, bool along_columns, decltype(&add_weighted) add = add_weighted) {
+void check(const Case& c, bool along_columns, decltype(&gemv::add_weighted) add = gemv::add_weighted) {
   SCOPED_TRACE(fmt::format("{} {}x{}x{} gap {}{}", dtype_name(c.type), c.rows, c.columns, c.depth, c.gap,
                            along_columns ? " along the columns" : ""));
   const int64_t stride = (along_columns ? c.columns : c.depth) + c.gap, ld_x = c.depth + 16, ld = c.columns + 3;
@@ -45,8 +45,8 @@ void check(const Case& c, bool along_columns, decltype(&add_weighted) add = add_
   for (int64_t r = 0; r < c.rows; ++r)
     for (int64_t k = 0; k < c.depth; ++k)
       x[static_cast<size_t>(r * ld_x + k)] = std::uniform_real_distribution<float>(-1, 1)(random);
-  (along_columns ? add : dot_columns)(c.type, w.first, stride, c.columns, c.depth, x.data(), ld_x, c.rows, out.data(),
-                                      ld);
+  (along_columns ? add : gemv::dot_columns)(c.type, w.first, stride, c.columns, c.depth, x.data(), ld_x, c.rows,
+                                            out.data(), ld);
   for (int64_t r = 0; r < c.rows; ++r)
     for (int64_t n = 0; n < ld; ++n) {
       const float got = out[static_cast<size_t>(r * ld + n)];
@@ -74,7 +74,7 @@ TEST(FewRows, EveryRemainder) {
               if (gap > 0 && depth > 30) continue;
               check({type, rows, columns, depth, gap}, false);
               check({type, rows, columns, depth, gap}, true);
-              check({type, rows, columns, depth, gap}, true, add_long_rows);
+              check({type, rows, columns, depth, gap}, true, gemv::add_long_rows);
               if (::testing::Test::HasFatalFailure()) return;
             }
   });
@@ -171,4 +171,4 @@ TEST(FewRows, ManyRowsOfInputs) {
 }
 
 }  // namespace
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::product

@@ -5,7 +5,7 @@
 #include "backends/cpu/product/check.h"
 #include "kernel/contractions.h"
 
-namespace npusim::cpu {
+namespace npusim::cpu::product {
 namespace {
 
 TEST(ContractionMatmul, Sizes) {
@@ -260,4 +260,4 @@ TEST(ContractionMatmul, DimensionOfNeitherOperand) {
 }
 
 }  // namespace
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::product

@@ -6,7 +6,7 @@
 #include "backends/cpu/product/check.h"
 #include "kernel/contractions.h"
 
-namespace npusim::cpu {
+namespace npusim::cpu::product {
 namespace {
 
 std::string described(const Kernel& kernel) { return prepare(kernel, {}, make_context(2)).step->describe(); }
@@ -221,4 +221,4 @@ TEST(ContractionMatricesInPlace, RunAllocatesNothing) {
 }
 
 }  // namespace
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::product

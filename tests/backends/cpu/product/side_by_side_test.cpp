@@ -3,7 +3,7 @@
 #include "backends/cpu/product/check.h"
 #include "kernel/contractions.h"
 
-namespace npusim::cpu {
+namespace npusim::cpu::product {
 namespace {
 
 std::string described(const Kernel& kernel) { return prepare(kernel, {}, make_context(2)).step->describe(); }
@@ -123,4 +123,4 @@ TEST(SideBySide, RunAllocatesNothing) {
 }
 
 }  // namespace
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::product

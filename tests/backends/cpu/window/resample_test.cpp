@@ -6,7 +6,7 @@
 
 #include "backends/cpu/check_step.h"
 
-namespace npusim::cpu {
+namespace npusim::cpu::window {
 namespace {
 
 struct Side {
@@ -103,4 +103,4 @@ TEST(Resampling, TwiceAlongOneDimensionIsLeftToLoops) {
 }
 
 }  // namespace
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::window

@@ -5,7 +5,7 @@
 #include "backends/cpu/check_step.h"
 #include "npusim/error.h"
 
-namespace npusim::cpu {
+namespace npusim::cpu::window {
 namespace {
 
 struct Form {
@@ -92,4 +92,4 @@ TEST(Weighing, APlaceOutsideIsRefused) {
 }
 
 }  // namespace
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::window

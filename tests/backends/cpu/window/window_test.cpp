@@ -9,7 +9,7 @@
 #include "backends/cpu/check_step.h"
 #include "kernel/facts/range.h"
 
-namespace npusim::cpu {
+namespace npusim::cpu::window {
 namespace {
 
 enum class Kind { average, maximum, place };
@@ -204,4 +204,4 @@ TEST(Windows, AreNotOtherReductions) {
 }
 
 }  // namespace
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::window
