@@ -229,8 +229,8 @@ class CpuQueue : public Queue {
   void download(const Placement& from, std::span<std::byte> to) override {
     if (!to.empty()) std::memcpy(to.data(), from.buffer->host() + from.offset, to.size());
   }
-  void clear(const Placement& place, size_t bytes) override {
-    if (bytes > 0) std::memset(place.buffer->host() + place.offset, 0, bytes);
+  void clear(const Placement& to, size_t bytes) override {
+    if (bytes > 0) std::memset(to.buffer->host() + to.offset, 0, bytes);
   }
   void wait() override {}
 

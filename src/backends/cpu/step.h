@@ -61,7 +61,7 @@ inline Answer decline(std::string why) { return {nullptr, std::move(why)}; }
 
 // About how long one thread takes, of what is in its caches: an estimate by bytes and arithmetic.
 double step_ns(const Kernel& kernel);
-// From how much work on a team pays: to share it costs some 4 us where threads look for work, which they do behind a
+// From how much work on a team pays: to share it costs some 4 us where threads search for work, which they do behind a
 // step that was shared, and 20 where they sleep. The second thread saves at most half of it, and more where its half is
 // in its cache.
 inline constexpr double worth_sharing_ns = 8000, worth_team_ns = 20000;

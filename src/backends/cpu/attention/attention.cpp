@@ -249,7 +249,7 @@ class AttentionStep final : public BoundStep {
     float* const base = scratch(thread);
     float *const s = base + layout_.s, *const mask = base + layout_.mask;
     const int64_t k0 = t * tile_keys, k1 = std::min(now_, k0 + tile_keys), rows = r1 - r0;
-    const bool one_mask = form_.mask >= 0 && mask_.step[1] == 0;  // the same for all rows
+    const bool one_mask = form_.mask >= 0 && mask_.step[1] == 0;  // broadcast along rows
     float best = 0;
     if (form_.mask >= 0) {
       const int64_t mask_rows = one_mask ? 1 : rows;
@@ -406,7 +406,7 @@ class AttentionStep final : public BoundStep {
       out.factor[r] = zero ? 0 : 1 / out.sum[r];
     }
     scale_rows(out.o, ld_, rows.count(), columns_, out.factor);
-    for (int64_t r = 0; logs_ && r < rows.count(); ++r)              // behind the columns, where epilogues look for it
+    for (int64_t r = 0; logs_ && r < rows.count(); ++r)              // behind the columns, where epilogues read it
       out.o[(r + 1) * ld_ - 1] = out.top[r] + std::log(out.sum[r]);  // NaN is in the sum, not in the maximum
     epilogue_.run(out.o, rows.batch, rows.begin, rows.end, 0, columns_, thread);
   }

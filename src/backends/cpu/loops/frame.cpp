@@ -37,14 +37,14 @@ void fill(char* at, const plan::Register& reg, Scalar type, double number, int64
   }
 }
 
-// What the instruction at `place` of a section fetches of the memory of the tile after this one.
-void fetch_next(const moves::MoveCall& call, int64_t place) {
+// What the instruction at `position` of a section fetches of the memory of the tile after this one.
+void fetch_next(const moves::MoveCall& call, int64_t position) {
   constexpr int64_t line = 64, most = 8192;
   const moves::Move& move = *call.move;
   if (move.ahead == 0) return;
   const auto next = reinterpret_cast<uintptr_t>(call.memory) + static_cast<uintptr_t>(move.ahead);
   const int64_t lines = std::min(call.rows * call.columns * static_cast<int64_t>(move.bytes), most) / line;
-  const int64_t part = move.first_part + place, end = lines * (part + 1) / move.parts;
+  const int64_t part = move.first_part + position, end = lines * (part + 1) / move.parts;
   for (int64_t at = lines * part / move.parts; at < end; ++at)
     __builtin_prefetch(reinterpret_cast<const void*>(next + static_cast<uintptr_t>(at * line)));
 }

@@ -1,4 +1,4 @@
-// What a piece and the ones beside it copy, block of rows by block of rows: a border is written while its lines are
+// What a piece and its neighbours copy, block of rows by block of rows: a border is written while its lines are
 // near.
 #include "backends/cpu/loops/joined.h"
 
@@ -48,7 +48,7 @@ bool same_but_last(const List& a, const List& b) {
   return std::equal(a.begin(), a.end() - 1, b.begin(), b.end() - 1);
 }
 // The first one copies rows.
-bool are_beside(const rewrite::Piece& a, const rewrite::Piece& b) {
+bool are_neighbours(const rewrite::Piece& a, const rewrite::Piece& b) {
   if (!copies_rows(b) && !clears_rows(b)) return false;
   const Access &to = a.kernel.stores[0].access, &other = b.kernel.stores[0].access;
   if (!same_but_last(a.begin, b.begin) || !same_but_last(a.end, b.end) || to.arg != other.arg ||
@@ -63,9 +63,9 @@ Joined::Run run_of(const rewrite::Piece& p) {
                         : Joined::Run{to, source(p).offset, source(p).strides.back(), columns, false};
 }
 
-// Of pieces that are beside the first one. The longest run is first and brings the lines; the others find them.
-Joined joined(const std::vector<const rewrite::Piece*>& beside) {
-  const rewrite::Piece& p = *beside[0];
+// Of neighbours of the first piece. The longest run is first and loads the lines; the others find them in the cache.
+Joined joined(const std::vector<const rewrite::Piece*>& neighbours) {
+  const rewrite::Piece& p = *neighbours[0];
   const Access &to = p.kernel.stores[0].access, &from = source(p);
   const std::vector<int64_t>& space = p.kernel.space;
   const size_t planes = space.size() - 2;
@@ -76,7 +76,7 @@ Joined joined(const std::vector<const rewrite::Piece*>& beside) {
     return std::vector<int64_t>(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(planes));
   };
   j.extents = of_planes(space), j.to_strides = of_planes(to.strides), j.from_strides = of_planes(from.strides);
-  for (const rewrite::Piece* piece : beside) j.runs.push_back(run_of(*piece));
+  for (const rewrite::Piece* piece : neighbours) j.runs.push_back(run_of(*piece));
   std::sort(j.runs.begin(), j.runs.end(), [](const Joined::Run& a, const Joined::Run& b) {
     return std::tuple(a.zeros, -a.columns, a.to) < std::tuple(b.zeros, -b.columns, b.to);
   });
@@ -111,16 +111,16 @@ std::vector<Joined> join_copies(std::vector<rewrite::Piece>& pieces) {
   std::vector<char> taken(pieces.size(), 0);
   for (size_t i = 0; i < pieces.size(); ++i) {
     if (taken[i] || !copies_rows(pieces[i])) continue;
-    std::vector<size_t> beside{i};
+    std::vector<size_t> neighbours{i};
     bool narrow = pieces[i].kernel.space.back() < tiles::lane_block;
     for (size_t n = 0; n < pieces.size(); ++n)
-      if (n != i && !taken[n] && are_beside(pieces[i], pieces[n])) {
-        beside.push_back(n);
+      if (n != i && !taken[n] && are_neighbours(pieces[i], pieces[n])) {
+        neighbours.push_back(n);
         narrow = narrow || pieces[n].kernel.space.back() < tiles::lane_block;
       }
-    if (beside.size() < 2 || !narrow) continue;
+    if (neighbours.size() < 2 || !narrow) continue;
     std::vector<const rewrite::Piece*> all;
-    for (const size_t n : beside) taken[n] = 1, all.push_back(&pieces[n]);
+    for (const size_t n : neighbours) taken[n] = 1, all.push_back(&pieces[n]);
     add_bands(found, joined(all));
   }
   for (Joined& j : found) {

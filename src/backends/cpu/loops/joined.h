@@ -20,7 +20,7 @@ struct Joined {
   };
   int to_arg = -1, from_arg = -1;
   size_t bytes = 4;                                        // of an element
-  std::vector<Run> runs;                                   // from the band's places on, the longest first
+  std::vector<Run> runs;                                   // from the band's offsets on, the longest first
   std::vector<Band> bands;                                 // from the plane's
   std::vector<int64_t> extents, to_strides, from_strides;  // of the planes
   int64_t to_row = 0;

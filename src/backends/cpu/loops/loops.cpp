@@ -33,11 +33,11 @@ Scratch new_scratch(int64_t bytes) {
 }
 
 // Of several plans.
-int64_t turns_of(const Kernel& kernel, size_t plans) {
-  constexpr int64_t points_of_turn = 32768, most_turns = 64, few_plans = 8;  // each begins anew in a turn
+int64_t rounds_of(const Kernel& kernel, size_t plans) {
+  constexpr int64_t points_of_round = 32768, most_rounds = 64, few_plans = 8;  // each begins anew in a round
   const int64_t points = element_count(kernel.space);
   const int64_t groups = std::max<int64_t>(static_cast<int64_t>(plans) / few_plans, 1);
-  return std::clamp<int64_t>(points / (points_of_turn * groups), 1, most_turns);
+  return std::clamp<int64_t>(points / (points_of_round * groups), 1, most_rounds);
 }
 
 }  // namespace
@@ -53,9 +53,9 @@ struct Loops::State {
   tiles::Trap trap;
   std::string requirement;  // what a trap of kind 3 says
   bool parallel = false, boxes = false;
-  // Several plans take turns with as many parts of their tiles: what they leave in a line of memory goes there
+  // Several plans run in rounds, with as many parts of their tiles: what they leave in a line of memory goes there
   // together.
-  int64_t turns = 1;
+  int64_t rounds = 1;
 
   // Part `part` of `parts` of the dimension that a serial plan shares, in blocks of lanes.
   void run_slice(Frame& frame, size_t p, void* const* args, int64_t part, int64_t parts, int thread) {
@@ -103,13 +103,13 @@ Loops::Loops(const Kernel& kernel, int threads, bool boxes) : state_(std::make_u
   if (!serial && !boxes) s.joined = join_copies(pieces);
   for (const Joined& j : s.joined) cost += cost_of(j) * static_cast<double>(j.units);
   const size_t parts = pieces.size() + s.joined.size();
-  if (parts > 1 && !serial) s.turns = turns_of(kernel, parts);
+  if (parts > 1 && !serial) s.rounds = rounds_of(kernel, parts);
   for (rewrite::Piece& piece : pieces) {
     if (!serial && !boxes) rewrite::split_repeats(piece);
     rewrite::collapse_dimensions(piece, !boxes);
-    rewrite::find_running_places(piece.kernel);
+    rewrite::find_running_indices(piece.kernel);
     drop_dead(piece.kernel);
-    s.plans.push_back(std::make_unique<plan::Plan>(plan::make_plan(std::move(piece), serial, s.turns)));
+    s.plans.push_back(std::make_unique<plan::Plan>(plan::make_plan(std::move(piece), serial, s.rounds)));
     const plan::Plan& plan = *s.plans.back();
     s.extents.push_back(plan.piece.kernel.space);
     s.extents.back().push_back(0);
@@ -140,7 +140,8 @@ bool Loops::run(void* const* args) {
   s.trap.kind.store(0, std::memory_order_relaxed);
   const auto threads = s.parallel ? static_cast<int>(s.frames.size()) : 1;
   on_threads(threads, [&](int thread) {
-    for (int64_t turn = 0; turn < s.turns; ++turn) s.run_part(args, thread * s.turns + turn, threads * s.turns, thread);
+    for (int64_t round = 0; round < s.rounds; ++round)
+      s.run_part(args, thread * s.rounds + round, threads * s.rounds, thread);
   });
   return s.trap.kind.load(std::memory_order_relaxed) == 0;
 }

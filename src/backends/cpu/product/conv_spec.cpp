@@ -42,14 +42,14 @@ void name_weight_strides(ConvSpec& s) {
 std::string refuse_windows(const ConvWindows& s) {
   for (size_t i = 0; i < s.input.size(); ++i) {
     const int64_t reach = (s.kernel[i] - 1) * s.dilation[i];
-    if (s.pad_low[i] > reach || s.pad_high[i] > reach) return "windows beside the image";
+    if (s.pad_low[i] > reach || s.pad_high[i] > reach) return "windows outside the image";
     if (s.pad_low[i] < 0 || s.pad_high[i] <= -s.stride[i]) return "windows that leave out part of the image";
   }
   const auto image = tensor_extents(s.batch, s.groups * s.in_channels, s.input), weight = weight_extents(s);
   for (size_t d = 0; d < image.size(); ++d)
-    if (image[d] > 1 && s.image_strides[d] < 1) return "an image that repeats itself or runs backwards";
+    if (image[d] > 1 && s.image_strides[d] < 1) return "an image that is broadcast or reversed";
   for (size_t d = 0; d < weight.size(); ++d)
-    if (weight[d] > 1 && s.weight_strides[d] == 0) return "a weight that repeats itself";
+    if (weight[d] > 1 && s.weight_strides[d] == 0) return "a broadcast weight";
   return {};
 }
 

@@ -10,7 +10,7 @@
 
 namespace npusim::cpu::product {
 
-// The memory of an epilogue kernel's arguments: the kernel's, with a place for the leaf.
+// The memory of an epilogue kernel's arguments: the kernel's, with a slot for the leaf.
 std::vector<void*> epilogue_args(const EpilogueKernel& epilogue, std::span<const Binding> args);
 
 // Runs an epilogue on rectangles of a matrix per batch. The three axes and the dimensions in none of them (along which

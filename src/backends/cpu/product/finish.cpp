@@ -136,11 +136,11 @@ std::vector<Finish> match_finishes(const Kernel& kernel, std::span<const Binding
   const auto out = plain_matrix(kernel, kernel.stores[0].access, args, axes);
   if (!out) return {};
   std::vector<Finish> finishes(static_cast<size_t>(axes.batch.size()));
-  const auto place = [&](Finish::Tensor Finish::*which, const Operand& o) {
+  const auto set = [&](Finish::Tensor Finish::*which, const Operand& o) {
     for (size_t batch = 0; batch < finishes.size(); ++batch)
       finishes[batch].*which = {const_cast<std::byte*>(o.at(static_cast<int64_t>(batch), 0, 0)), o.dtype, o.step[1]};
   };
-  place(&Finish::out, *out);
+  set(&Finish::out, *out);
   Finish all;  // what holds for all batches
   bool bias = false, residual = false;
   for (const EpilogueOp& op : *chain) {
@@ -150,7 +150,7 @@ std::vector<Finish> match_finishes(const Kernel& kernel, std::span<const Binding
       const bool per_column = added->step[1] == 0 || added->size(1) == 1;
       const bool first = all.activation == Activation::linear;  // the bias comes before the activation
       bool& taken = per_column && first && !bias ? bias : residual;
-      place(&taken == &bias ? &Finish::bias : &Finish::residual, *added);
+      set(&taken == &bias ? &Finish::bias : &Finish::residual, *added);
       taken = true;
       continue;
     }

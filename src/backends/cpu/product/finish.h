@@ -28,7 +28,7 @@ struct Finish {
   float low = -std::numeric_limits<float>::infinity(), high = std::numeric_limits<float>::infinity();
 };
 
-// One for each batch of rows x columns; none when the kernel, whose epilogue `chain` is, ends in any other way.
+// One for each batch of rows x columns; none when the kernel, whose epilogue `chain` is, ends otherwise.
 std::vector<Finish> match_finishes(const Kernel& kernel, std::span<const Binding> args, const ProductAxes& axes,
                                    const std::optional<std::vector<EpilogueOp>>& chain);
 // That of the only batch; nullopt also where there are several.

@@ -24,7 +24,7 @@ constexpr int64_t lanes = static_cast<int64_t>(hn::MaxLanes(F()));
 constexpr bool has_many = HWY_TARGET == HWY_AVX3;
 constexpr int wide_rows = 6, wide_vectors = has_many ? 4 : 2;
 constexpr int tall_rows = has_many ? 12 : 6, tall_vectors = 2;
-constexpr int64_t blocked = 0, any_stride = -1;  // beside strides of rows
+constexpr int64_t blocked = 0, any_stride = -1;  // other than strides of rows
 
 // An exponent of all ones makes an infinity or a NaN.
 template <typename T, T exponent>

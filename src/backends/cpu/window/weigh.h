@@ -1,4 +1,4 @@
-// Sums of integers at places that a table names, times the weights of another, as an image of bytes is resampled by.
+// Sums of integers at indices that a table gives, times the weights of another, as an image of bytes is resampled by.
 #pragma once
 #include <memory>
 #include <span>

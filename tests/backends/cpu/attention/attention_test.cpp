@@ -131,7 +131,7 @@ TEST(ContractionAttention, AdditiveMasks) {
         }
 }
 
-// The log of each row's sum beside the values: rows of every kind, parts of the keys, rows without any score but −∞.
+// The log of each row's sum next to the values: rows of every kind, parts of the keys, rows without any score but −∞.
 TEST(ContractionAttention, LogOfTheSum) {
   constexpr double inf = std::numeric_limits<double>::infinity();
   for (int64_t queries : {1, 9, 150})

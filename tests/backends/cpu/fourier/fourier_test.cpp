@@ -1,4 +1,4 @@
-// Rows transformed on the host against the interpreter: every way that a length goes, real and complex rows, few and
+// Rows transformed on the host against the interpreter: every method for a length, real and complex rows, few and
 // many, along memory and across it, on every instruction set.
 #include "backends/cpu/fourier/fourier.h"
 

@@ -1,4 +1,4 @@
-// Draws, which are one instruction for each pair of words: of every form of counter and key, beside each other in one
+// Draws, which are one instruction for each pair of words: of every form of counter and key, side by side in one
 // kernel, against the interpreter. And integer quotients and remainders.
 #include "kernel/draw.h"
 

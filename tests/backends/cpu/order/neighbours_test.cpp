@@ -13,7 +13,7 @@
 namespace npusim::cpu::order {
 namespace {
 
-// As many turns as the largest group has, wherever groups begin: entries of one are in no order, those of the next
+// As many passes as the largest group has, wherever groups begin: entries of one are in no order, those of the next
 // above.
 TEST(Neighbours, TurnsPutGroupsInOrder) {
   on_every_instruction_set([] {

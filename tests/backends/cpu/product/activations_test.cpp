@@ -17,7 +17,7 @@ struct Activation {
   bool steps = false;  // jumps from one value to another
 };
 
-// Those that libraries or tiles take along, and those that look like them.
+// Those that libraries or tiles take along, and those that resemble them.
 const std::vector<Activation>& activations() {
   static const std::vector<Activation> all{
       {"aten.relu.default", {}},

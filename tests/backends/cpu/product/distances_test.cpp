@@ -12,7 +12,7 @@ namespace {
 
 using Coords = std::vector<Coord>;
 
-// Of the operands: normal, some rows of b beside rows of a, all near each other, of sums that are no normal floats or
+// Of the operands: normal, some rows of b next to rows of a, all near each other, of sums that are no normal floats or
 // no floats, or all the same.
 enum class Values { normal, some_near, near, tiny, huge, equal };
 

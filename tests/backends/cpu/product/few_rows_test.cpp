@@ -135,20 +135,20 @@ TEST(FewRows, Batches) {
         }
 }
 
-// Short rows meet a small weight where they lie; longer ones, and those whose results are turned, are its columns.
+// Short rows meet a small weight where they lie; longer ones, and those whose results are transposed, are its columns.
 TEST(FewRows, ShortRows) {
   for (int64_t depth : {2, 3, 8, 9})
     for (int64_t n : {1, 2, 3, 4})
-      for (bool turned : {false, true}) {
+      for (bool transposed : {false, true}) {
         KernelBuilder b({300, n});
         const int x = b.input({DType::f32, {300, depth}}), w = b.input({DType::f32, {depth, n}}),
-                  out = b.output({DType::f32, turned ? Shape{n, 300} : Shape{300, n}});
+                  out = b.output({DType::f32, transposed ? Shape{n, 300} : Shape{300, n}});
         b.store(
-            out, turned ? Coords{b.dim(1), b.dim(0)} : Coords{b.dim(0), b.dim(1)},
+            out, transposed ? Coords{b.dim(1), b.dim(0)} : Coords{b.dim(0), b.dim(1)},
             b.contract(ContractionKind::matmul, {depth}, x, Coords{b.dim(0), b.dim(2)}, w, Coords{b.dim(2), b.dim(1)}));
         const Kernel kernel = b.finish("short");
         const std::string step = prepare(kernel, {}, make_context(2)).step->describe();
-        const bool in_place = depth <= 8 && n > 1 && !turned;
+        const bool in_place = depth <= 8 && n > 1 && !transposed;
         EXPECT_TRUE(step.starts_with(in_place ? "matmul 300x" : "gemv")) << step;
         check_contraction(kernel);
       }
@@ -157,12 +157,13 @@ TEST(FewRows, ShortRows) {
 // A weight that is an input is packed by every run where many rows meet it.
 TEST(FewRows, ManyRowsOfInputs) {
   for (int64_t n : {7, 33, 63, 200})
-    for (bool turned : {false, true}) {
+    for (bool transposed : {false, true}) {
       KernelBuilder b({150, n});
-      const int x = b.input({DType::f32, {150, 31}}), w = b.input({DType::f32, turned ? Shape{31, n} : Shape{n, 31}}),
+      const int x = b.input({DType::f32, {150, 31}}),
+                w = b.input({DType::f32, transposed ? Shape{31, n} : Shape{n, 31}}),
                 out = b.output({DType::f32, {150, n}});
       b.store(out, b.contract(ContractionKind::matmul, {31}, x, Coords{b.dim(0), b.dim(2)}, w,
-                              turned ? Coords{b.dim(2), b.dim(1)} : Coords{b.dim(1), b.dim(2)}));
+                              transposed ? Coords{b.dim(2), b.dim(1)} : Coords{b.dim(1), b.dim(2)}));
       const Kernel kernel = b.finish("inputs");
       const std::string step = prepare(kernel, {}, make_context(2)).step->describe();
       EXPECT_NE(step.find("packed by runs"), std::string::npos) << step;

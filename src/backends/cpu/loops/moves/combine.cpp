@@ -84,7 +84,7 @@ void combine_run(typename How::Element* memory, int64_t step, const typename How
 }
 
 // Points with a value each. Held here is what stores of integers might change for all the compiler knows, and a value
-// is a place at once in a vector of numbers (`dense`).
+// is an index of a vector of numbers (`dense`).
 template <class How, bool dense>
 void combine_points(const CombineTile& c, typename How::Element* memory, const typename How::Lane* lanes,
                     const int64_t* values) {

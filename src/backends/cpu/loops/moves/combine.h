@@ -1,4 +1,4 @@
-// Stores that combine what they bring with what is there, in the order of the points.
+// Stores that combine their values with those in memory, in the order of the points.
 #pragma once
 #include <cstdint>
 

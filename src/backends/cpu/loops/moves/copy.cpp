@@ -36,7 +36,7 @@ struct Square {
 
 // In each half of 128 bits a square of four: out[i] has lane i of a, b, c and e.
 template <class D, class V>
-HWY_INLINE void turn_fours(D d, V a, V b, V c, V e, V* out) {
+HWY_INLINE void transpose_fours(D d, V a, V b, V c, V e, V* out) {
   const hn::Repartition<uint64_t, D> d2;
   const auto ab0 = hn::BitCast(d2, hn::InterleaveLower(d, a, b)), ab1 = hn::BitCast(d2, hn::InterleaveUpper(d, a, b));
   const auto ce0 = hn::BitCast(d2, hn::InterleaveLower(d, c, e)), ce1 = hn::BitCast(d2, hn::InterleaveUpper(d, c, e));
@@ -54,12 +54,12 @@ struct Square<uint32_t> {
     using V = hn::Vec<decltype(d)>;
     const auto row = [&](int64_t i) { return hn::LoadU(d, from + i * from_row); };
     V low[4];
-    turn_fours(d, row(0), row(1), row(2), row(3), low);
+    transpose_fours(d, row(0), row(1), row(2), row(3), low);
     if constexpr (side == 4) {
       for (int64_t i = 0; i < 4; ++i) hn::StoreU(low[i], d, to + i * to_row);
     } else {
       V high[4];
-      turn_fours(d, row(4), row(5), row(6), row(7), high);
+      transpose_fours(d, row(4), row(5), row(6), row(7), high);
       for (int64_t i = 0; i < 4; ++i) {
         hn::StoreU(hn::ConcatLowerLower(d, high[i], low[i]), d, to + i * to_row);
         hn::StoreU(hn::ConcatUpperUpper(d, high[i], low[i]), d, to + (i + 4) * to_row);
@@ -105,14 +105,14 @@ struct Square<uint16_t> {
     for (int half = 0; half < 2; ++half) {
       V out[4];
       const V* p = pairs + 4 * half;
-      turn_fours(d4, p[0], p[1], p[2], p[3], out);
+      transpose_fours(d4, p[0], p[1], p[2], p[3], out);
       for (int i = 0; i < 4; ++i) hn::StoreU(hn::BitCast(d, out[i]), d, to + (4 * half + i) * to_row);
     }
   }
 };
 
 // The same of a square of whole lines: each is read at once and written at once, as those of rows a page apart, which
-// have one place in L1, must be.
+// share one set of L1, must be.
 template <class T>
 HWY_INLINE void transpose_lines(T* to, int64_t to_row, const T* from, int64_t from_row) {
   constexpr int64_t side = Square<T>::side, line = 64 / static_cast<int64_t>(sizeof(T));

@@ -1,11 +1,11 @@
-// Copies of blocks of elements between places of any strides.
+// Copies of blocks of elements, of any strides.
 #pragma once
 #include <cstddef>
 #include <cstdint>
 
 namespace npusim::cpu::loops::moves {
 
-// Strides in elements. The two places are the same or do not overlap.
+// Strides in elements. The two blocks are the same or do not overlap.
 struct BlockCopy {
   void* to = nullptr;
   const void* from = nullptr;

@@ -9,7 +9,7 @@ namespace npusim::cpu::loops::moves {
 
 struct AddressTerm {
   const int64_t* values = nullptr;
-  bool varies = false;  // one value for each element; else the same for all
+  bool varies = false;  // one value for each element; else one, broadcast
   int64_t stride = 0, extent = 0, added = 0;
 };
 // at[i] = Σ stride·value, which fits. A value outside its extent is a trap, and the address 0.

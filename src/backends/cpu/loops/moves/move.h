@@ -14,7 +14,7 @@ namespace npusim::cpu::loops::moves {
 enum class Span : uint8_t { one, row, column, full };  // a register's lanes: one; one per row; one per column; all
 
 // plain: between memory and scratch. addresses: of an access, the sums of its terms, i32; gather: a load from them.
-// search: places in memory, i64, that are found there. condition: where the guards hold, and of no memory.
+// search: offsets in memory, i64, that are found there. condition: where the guards hold, and of no memory.
 enum class MoveKind : uint8_t { plain, addresses, gather, search, condition };
 
 // A bound condition 0 <= offset + Σ coeffs[d]·index[d] < limit of a move.

@@ -187,7 +187,7 @@ void mark_signs(const Kernel& k, Analysis& a) {
 }
 
 // The operand of an operation with a constant, which is the other one, in any order; -1: it has none.
-int32_t beside_constant(const Kernel& k, int32_t i, ExprOp op, double& number) {
+int32_t other_than_constant(const Kernel& k, int32_t i, ExprOp op, double& number) {
   const Expr& e = k.exprs[static_cast<size_t>(i)];
   for (size_t n = 0; e.op == op && n < 2; ++n) {
     const Expr& other = k.exprs[static_cast<size_t>(e.in[1 - n])];
@@ -205,11 +205,11 @@ void mark_gelus(const Kernel& k, Analysis& a) {
     for (size_t n = 0; n < 2 && a.gelus[i].x < 0; ++n) {
       Gelu g;
       double one = 0;
-      const int32_t product = e.in[n], share = e.in[1 - n], x = beside_constant(k, product, ExprOp::mul, g.half);
-      const int32_t erf = beside_constant(k, share, ExprOp::add, one);
+      const int32_t product = e.in[n], share = e.in[1 - n], x = other_than_constant(k, product, ExprOp::mul, g.half);
+      const int32_t erf = other_than_constant(k, share, ExprOp::add, one);
       if (x < 0 || erf < 0 || one != 1 || k.exprs[static_cast<size_t>(erf)].op != ExprOp::erf) continue;
       const int32_t scaled = k.exprs[static_cast<size_t>(erf)].in[0];
-      if (beside_constant(k, scaled, ExprOp::mul, g.inner) != x) continue;
+      if (other_than_constant(k, scaled, ExprOp::mul, g.inner) != x) continue;
       const int32_t parts[] = {product, share, erf, scaled};
       const auto apart = [&](int32_t p) {
         const auto j = static_cast<size_t>(p);
@@ -223,7 +223,7 @@ void mark_gelus(const Kernel& k, Analysis& a) {
   }
 }
 
-// The way is one expression, of which all parts are the choice's alone.
+// The distance is one expression, of which all parts are the choice's alone.
 void mark_between(const Kernel& k, Analysis& a) {
   a.between.resize(k.exprs.size());
   const auto at = [&](int32_t i) -> const Expr& { return k.exprs[static_cast<size_t>(i)]; };
@@ -238,14 +238,15 @@ void mark_between(const Kernel& k, Analysis& a) {
     const int32_t size = less.in[0], go = near.in[1], back = far.in[1];
     if (!is(size, ExprOp::abs) || !number(less.in[1], 0.5) || !is(go, ExprOp::mul) || !is(back, ExprOp::mul)) continue;
     const Between b{near.in[0], far.in[0], at(size).in[0]};
-    const int32_t way = at(go).in[1], rest = at(back).in[1];
-    if (at(go).in[0] != b.weight || at(back).in[0] != way || !is(way, ExprOp::sub) || at(way).in[0] != b.to ||
-        at(way).in[1] != b.from || !is(rest, ExprOp::sub) || !number(at(rest).in[0], 1) || at(rest).in[1] != b.weight)
+    const int32_t distance = at(go).in[1], rest = at(back).in[1];
+    if (at(go).in[0] != b.weight || at(back).in[0] != distance || !is(distance, ExprOp::sub) ||
+        at(distance).in[0] != b.to || at(distance).in[1] != b.from || !is(rest, ExprOp::sub) ||
+        !number(at(rest).in[0], 1) || at(rest).in[1] != b.weight)
       continue;
-    const int32_t parts[] = {e.in[0], e.in[1], e.in[2], size, go, back, way, rest};
+    const int32_t parts[] = {e.in[0], e.in[1], e.in[2], size, go, back, distance, rest};
     const auto apart = [&](int32_t p) {
       const auto j = static_cast<size_t>(p);
-      return a.uses[j] != (p == way ? 2 : 1) || a.absorbed[j] || !together(a, j, i);
+      return a.uses[j] != (p == distance ? 2 : 1) || a.absorbed[j] || !together(a, j, i);
     };
     if (std::any_of(std::begin(parts), std::end(parts), apart)) continue;
     for (const int32_t p : parts) a.absorbed[static_cast<size_t>(p)] = 1;
@@ -286,7 +287,7 @@ void mark_shares(const Kernel& k, Analysis& a) {
   a.shares.assign(k.exprs.size(), -1);
   for (size_t i = 0; i < k.exprs.size(); ++i) {
     double one = 0;
-    const int32_t erf = beside_constant(k, static_cast<int32_t>(i), ExprOp::add, one);
+    const int32_t erf = other_than_constant(k, static_cast<int32_t>(i), ExprOp::add, one);
     if (erf < 0 || one != 1 || k.exprs[i].type != Scalar::f32 || a.absorbed[i]) continue;
     const auto j = static_cast<size_t>(erf);
     if (k.exprs[j].op != ExprOp::erf || a.uses[j] != 1 || a.absorbed[j] || !together(a, j, i)) continue;

@@ -23,7 +23,7 @@ struct Gelu {
   double half = 0, inner = 0;
 };
 
-// A tensor's way from `from` to `to`: by weights of less than a half in size from + weight · (to − from), else
+// A tensor between `from` and `to`: by weights of less than a half in size from + weight · (to − from), else
 // to − (to − from) · (1 − weight).
 struct Between {
   int32_t from = -1, to = -1, weight = -1;
@@ -46,7 +46,7 @@ struct Analysis {
   std::vector<int> fused;      // which operand is computed in the same instruction, or -1
   std::vector<char> absorbed;  // is such an operand or what a fold takes apart, or computed in a draw's instruction
   std::vector<std::optional<DrawnWord>> drawn;
-  std::vector<int32_t> signs;           // whose sign turns the operand of a choice; else -1
+  std::vector<int32_t> signs;           // whose sign flips the operand of a choice; else -1
   std::vector<int32_t> leaks;           // what the lesser values of a choice are multiplied by; else -1
   std::vector<int32_t> deviations;      // whose squares a sum is of, from what is one for a row; else -1
   std::vector<Gelu> gelus;              // that the expression is; without x: none

@@ -33,7 +33,7 @@ struct Choice {
     for (const Store& s : k.stores) f(s.access, 2.0);
   }
 
-  // What is the same for all of a row is reached once.
+  // What is broadcast along a row is reached once.
   double share_of_row(const Access& a) const {
     double share = 1;
     for (size_t d = outer; d < k.space.size(); ++d) {
@@ -122,8 +122,8 @@ struct Choice {
 
 // Whether instructions over the tile, cheap ones that nothing stops and whose lanes know nothing of each other, read
 // what is one for each of its points or one for all: its rows may be one behind the other, and what is between them
-// computed, too. Only where elements come from places that integers name, or integers are folded: else a row of lanes
-// costs no more than what is in it.
+// computed, too. Only where elements come from addresses that integers give, or integers are folded: else a row of
+// lanes costs no more than what is in it.
 bool runs_flat(const Kernel& k, DimSet tile) {
   const Dependence depends = dependence_of(k);
   const auto in_tile = [&](int32_t i) { return depends.dims[static_cast<size_t>(i)] & tile; };
@@ -231,7 +231,7 @@ bool combines_rows(const Plan& plan) {
   });
 }
 
-// Whether every store is of what is loaded, as it is, from one place for all columns of a row.
+// Whether every store is of what is loaded, as it is, from one address for all columns of a row.
 bool only_copies(const Kernel& k, int column) {
   const Dependence depends = dependence_of(k);
   return std::all_of(k.stores.begin(), k.stores.end(), [&](const Store& s) {
@@ -278,7 +278,7 @@ void choose_serial(Plan& plan, const Choice& c) {
   plan.tile_rows = std::min(c.extent(plan.row_dim), std::max<int64_t>(elements / tiles::padded(plan.tile_columns), 1));
 }
 
-// What does not vary along the innermost loop is computed once for all of it: where that is much, as the places that
+// What does not vary along the innermost loop is computed once for all of it: where that is much, as the addresses that
 // are read are for all channels of an image, a dimension becomes the innermost whatever the order in memory. -1: none.
 int innermost(const std::vector<int>& order, const Plan& plan, const Choice& c) {
   constexpr double much = 0.45;  // ns of an element

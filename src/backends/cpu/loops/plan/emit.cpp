@@ -156,7 +156,7 @@ void Emitter::emit(int32_t i) {
   }
   local_[static_cast<size_t>(i)] = e.op == ExprOp::load           ? load(i)
                                    : e.op == ExprOp::scan         ? scan(i)
-                                   : rewrite::is_running_place(e) ? running_place(i)
+                                   : rewrite::is_running_index(e) ? running_index(i)
                                                                   : compute(i);
   add_cost(cost_of(e.op));
 }
@@ -262,12 +262,12 @@ InstOperand Emitter::scan(int32_t i) {
   return push(inst, mask, span, lane_bytes(e.type));
 }
 
-InstOperand Emitter::running_place(int32_t i) {
+InstOperand Emitter::running_index(int32_t i) {
   const Expr& e = expr(i);
   const DimSet mask = a_.depends.dims[static_cast<size_t>(i)];
   const moves::Span span = span_of(mask), of_row = plan_.row_dim >= 0 ? moves::Span::row : moves::Span::one;
   Inst inst;
-  inst.fn = tiles::running_place_fn(expr(e.in[0]).type);
+  inst.fn = tiles::running_index_fn(expr(e.in[0]).type);
   bind(inst, 0, spread(value(e.in[0]), mask, span), span);
   bind(inst, 2, spread(value(e.in[1]), mask, span), span);
   inst.in[1].reg = new_register(of_row, 8);

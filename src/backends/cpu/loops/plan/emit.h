@@ -48,7 +48,7 @@ class Emitter {
   InstOperand scan(int32_t i);
   InstOperand search(int32_t i);
   InstOperand condition(int32_t i);
-  InstOperand running_place(int32_t i);
+  InstOperand running_index(int32_t i);
   void take_source(moves::Move& m, const Store& s);
   bool copy_straight(moves::Move& m, const Store& s);
   InstOperand compute(int32_t i);

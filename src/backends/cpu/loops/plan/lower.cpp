@@ -24,8 +24,8 @@ class Lowerer final : Emitter {
   std::vector<char> needed_in(int stage) const;  // the row-varying expressions that a stage's section computes
   void keep(size_t i);
   void fold(int32_t i);
-  void fold_place(int32_t i);
-  bool has_place_beside(int32_t i) const;
+  void fold_index(int32_t i);
+  bool has_index_reduction(int32_t i) const;
   tiles::Fold form_of_fold() const;
   void finish_reductions(int stage);
 
@@ -128,8 +128,8 @@ void Lowerer::keep(size_t i) {
   value_[i] = value;
 }
 
-// Whether a reduction to a place carries the extreme `i` with it.
-bool Lowerer::has_place_beside(int32_t i) const {
+// Whether a reduction to an index carries the extreme `i` with it.
+bool Lowerer::has_index_reduction(int32_t i) const {
   const Expr& e = expr(i);
   return std::any_of(k_.exprs.begin(), k_.exprs.end(), [&](const Expr& other) {
     return other.op == ExprOp::reduce && other.reduction == e.reduction && rewrite::is_candidate(expr(other.in[0])) &&
@@ -142,7 +142,7 @@ tiles::Fold Lowerer::form_of_fold() const {
   return plan_.column_dim >= row ? tiles::Fold::columns : plan_.row_dim >= row ? tiles::Fold::rows : tiles::Fold::none;
 }
 
-void Lowerer::fold_place(int32_t i) {
+void Lowerer::fold_index(int32_t i) {
   const Expr& e = expr(i);
   const rewrite::Candidate c = rewrite::candidate(k_, e.in[0]);
   const Scalar type = expr(c.value).type;
@@ -153,12 +153,12 @@ void Lowerer::fold_place(int32_t i) {
   Inst inst;
   inst.folds = true;
   inst.fold = form_of_fold();
-  inst.fn = tiles::place_fn(e.reduction == Reduction::max, type, inst.fold, c.last_nan,
-                            !c.affine       ? tiles::Places::lanes
-                            : c.inside >= 0 ? tiles::Places::masked
-                                            : tiles::Places::affine);
+  inst.fn = tiles::extreme_index_fn(e.reduction == Reduction::max, type, inst.fold, c.last_nan,
+                                    !c.affine       ? tiles::IndexLanes::lanes
+                                    : c.inside >= 0 ? tiles::IndexLanes::masked
+                                                    : tiles::IndexLanes::affine);
   bind(inst, 0, spread_of(c.value), whole);
-  bind(inst, 1, c.affine ? value(c.place) : spread_of(c.place), whole);
+  bind(inst, 1, c.affine ? value(c.index) : spread_of(c.index), whole);
   if (inst.fold == tiles::Fold::columns) inst.index_dim = plan_.column_dim;
   inst.in[2].reg = new_register(left, lane_bytes(type));
   inst.in[2].span = left;
@@ -179,8 +179,8 @@ void Lowerer::fold_place(int32_t i) {
 
 void Lowerer::fold(int32_t i) {
   const Expr& e = expr(i);
-  if (rewrite::is_candidate(expr(e.in[0]))) return fold_place(i);
-  if (has_place_beside(i)) return;
+  if (rewrite::is_candidate(expr(e.in[0]))) return fold_index(i);
+  if (has_index_reduction(i)) return;
   const moves::Span whole = span_of(a_.tile);
   const bool long_row = row_tiles_ > 16 || (form_of_fold() == tiles::Fold::columns && row_tiles_ > 1 &&
                                             row_tiles_ * plan_.tile_columns > 16 * 1024);

@@ -72,25 +72,25 @@ void fetch_ahead(Plan& plan) {
   if (first && found.empty() && first->insts.size() > 1) fetch_in(plan, *first, found);
 }
 
-// Of copies in turns: a border of all images at once would be written when their lines are no longer near.
-int64_t copied_in_turn(const Kernel& k, int64_t turns) {
+// Of copies in rounds: a border of all images at once would be written when their lines are no longer near.
+int64_t copied_per_round(const Kernel& k, int64_t rounds) {
   constexpr int64_t least = 256;  // a tile has its price
   const int64_t points = element_count(k.space);
-  return turns == 1 ? points : std::max(points / turns, least);
+  return rounds == 1 ? points : std::max(points / rounds, least);
 }
 
 }  // namespace
 
-Plan make_plan(rewrite::Piece piece, bool serial, int64_t turns) {
+Plan make_plan(rewrite::Piece piece, bool serial, int64_t rounds) {
   Plan plan;
   plan.piece = std::move(piece);
   plan.serial = serial;
-  choose_tile(plan, copied_in_turn(plan.piece.kernel, turns));
+  choose_tile(plan, copied_per_round(plan.piece.kernel, rounds));
   rewrite::find_conditions(plan.piece.kernel);
-  rewrite::find_places_of_extremes(plan.piece.kernel, plan.column_dim);
+  rewrite::find_extreme_indices(plan.piece.kernel, plan.column_dim);
   if (serial) plan.shared_dim = dimension_to_share(plan);
   lower_expressions(plan);
-  place_registers(plan);
+  allocate_registers(plan);
   fetch_ahead(plan);
   plan.tiles = 1;
   for (const Loop& l : plan.outer)

@@ -85,7 +85,7 @@ struct Plan {
   int shared_dim = -1;  // serial: points that differ along it reach different elements, so that threads may share it
 };
 
-// `turns`: how many times plans of one kernel take turns, each with a part of its tiles.
-Plan make_plan(rewrite::Piece piece, bool serial, int64_t turns);
+// `rounds`: in how many rounds plans of one kernel run, each with a part of its tiles in every round.
+Plan make_plan(rewrite::Piece piece, bool serial, int64_t rounds);
 
 }  // namespace npusim::cpu::loops::plan

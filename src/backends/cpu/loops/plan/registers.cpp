@@ -1,4 +1,5 @@
-// Places registers in the scratch: those whose lives do not overlap share memory, so that a tile's values stay in L1.
+// Gives registers offsets in the scratch: those whose lives do not overlap share memory, so that a tile's values stay
+// in L1.
 #include "backends/cpu/loops/plan/registers.h"
 
 #include <algorithm>
@@ -15,15 +16,15 @@ struct Life {
   int heir_of = -1;  // takes the memory of this register, which is read for the last time where this one is made
 };
 
-class Placing {
+class Allocation {
  public:
-  explicit Placing(Plan& plan) : plan_(plan), lives_(plan.registers.size()) {}
+  explicit Allocation(Plan& plan) : plan_(plan), lives_(plan.registers.size()) {}
 
   void run() {
     for (const Plan::Constant& c : plan_.constants) lives_[static_cast<size_t>(c.reg)] = {0, forever, -1};
     for (size_t s = 0; s < plan_.sections.size(); ++s) section(s);
     for (size_t s = 0; s < plan_.sections.size(); ++s) find_heirs(s);
-    place();
+    allocate();
   }
 
  private:
@@ -101,7 +102,7 @@ class Placing {
     }
   }
 
-  void place() {
+  void allocate() {
     std::vector<int> order;
     for (size_t r = 0; r < lives_.size(); ++r) {
       if (lives_[r].begin == forever) lives_[r] = {0, forever, -1};
@@ -136,6 +137,6 @@ class Placing {
 
 }  // namespace
 
-void place_registers(Plan& plan) { Placing(plan).run(); }
+void allocate_registers(Plan& plan) { Allocation(plan).run(); }
 
 }  // namespace npusim::cpu::loops::plan

@@ -1,4 +1,5 @@
-// Finishes a section: order by depth, what is recomputed when a loop advances, and which stores are written in place.
+// Finishes a section: order by depth, what is recomputed when a loop advances, and which stores are written in
+// place.
 #include "backends/cpu/loops/plan/section.h"
 
 #include <algorithm>
@@ -6,17 +7,17 @@
 namespace npusim::cpu::loops::plan {
 namespace {
 
-// Loads by depth; `place` receives where each went.
-void order_loads(Section& s, std::vector<int>& place) {
+// Loads by depth; `position` receives where each went.
+void order_loads(Section& s, std::vector<int>& position) {
   std::vector<int> order(s.moves.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int>(i);
   std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
     return s.moves[static_cast<size_t>(a)].depth < s.moves[static_cast<size_t>(b)].depth;
   });
   std::vector<moves::Move> moves;
-  place.resize(order.size());
+  position.resize(order.size());
   for (size_t i = 0; i < order.size(); ++i) {
-    place[static_cast<size_t>(order[i])] = static_cast<int>(i);
+    position[static_cast<size_t>(order[i])] = static_cast<int>(i);
     moves.push_back(std::move(s.moves[static_cast<size_t>(order[i])]));
   }
   s.moves = std::move(moves);
@@ -55,18 +56,18 @@ int first_at(const List& list, size_t count, int level) {
 
 void finish_section(Section& s, std::vector<moves::Move> stores, int levels) {
   std::stable_sort(s.insts.begin(), s.insts.end(), [](const Inst& a, const Inst& b) { return a.depth < b.depth; });
-  std::vector<int> place;
-  order_loads(s, place);
+  std::vector<int> position;
+  order_loads(s, position);
   for (Inst& inst : s.insts) {
     for (InstOperand& in : inst.in)
-      if (in.move >= 0) in.move = place[static_cast<size_t>(in.move)];
-    if (inst.move >= 0) inst.move = place[static_cast<size_t>(inst.move)];
+      if (in.move >= 0) in.move = position[static_cast<size_t>(in.move)];
+    if (inst.move >= 0) inst.move = position[static_cast<size_t>(inst.move)];
   }
   s.stores = static_cast<int>(s.moves.size());
   for (moves::Move& m : stores) {
-    if (m.source_move >= 0) m.source_move = place[static_cast<size_t>(m.source_move)];
-    if (m.copied >= 0) m.copied = place[static_cast<size_t>(m.copied)];
-    if (m.gathered >= 0) m.gathered = place[static_cast<size_t>(m.gathered)];
+    if (m.source_move >= 0) m.source_move = position[static_cast<size_t>(m.source_move)];
+    if (m.copied >= 0) m.copied = position[static_cast<size_t>(m.copied)];
+    if (m.gathered >= 0) m.gathered = position[static_cast<size_t>(m.gathered)];
     s.moves.push_back(std::move(m));
   }
   write_in_place(s, levels - 1);

@@ -1,4 +1,4 @@
-// Finds the reductions that look for an extreme's place.
+// Finds the reductions to an extreme's index.
 #include "backends/cpu/loops/rewrite/extreme_index.h"
 
 #include <limits>
@@ -16,12 +16,12 @@ namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
-// A reduction for a place, as it is spelled out.
+// A reduction to an index, as it is spelled out.
 struct Search {
   int32_t value = -1, inside = -1;
   Reduction extreme = Reduction::max;
-  int32_t place = -1;
-  std::optional<IndexForm> affine;  // the place
+  int32_t index = -1;
+  std::optional<IndexForm> affine;  // the index
   int32_t none = -1;                // the result where nothing counts
   bool sees_nan = false;
 };
@@ -44,7 +44,7 @@ class Finder {
     for (size_t i = 0; i < from.size(); ++i) {
       const auto& s = searches_[i];
       if (s && (last_nan_[i] || s->sees_nan || expr(s->value).type == Scalar::i64)) {
-        to[i] = place_of(*s, last_nan_[i], from[i].type, to);
+        to[i] = index_of(*s, last_nan_[i], from[i].type, to);
         any = true;
         continue;
       }
@@ -136,14 +136,14 @@ class Finder {
     }
     if (s.inside >= 0 && !is_identity_outside(s)) return std::nullopt;
     if (!number(none)) return std::nullopt;
-    s.place = chosen.in[1], s.affine = affine_of(k_, chosen.in[1]), s.none = none;
+    s.index = chosen.in[1], s.affine = affine_of(k_, chosen.in[1]), s.none = none;
     return exact(s) ? std::optional(s) : std::nullopt;
   }
 
-  // Whether a float as wide as the value has every place in a row, and none of them is what stands for none.
+  // Whether a float as wide as the value has every index in a row, and none of them is what stands for none.
   bool exact(const Search& s) const {
     if (!s.affine)
-      return s.inside < 0 && expr(s.place).type >= Scalar::f32 && expr(s.place).type <= lane_of(s) &&
+      return s.inside < 0 && expr(s.index).type >= Scalar::f32 && expr(s.index).type <= lane_of(s) &&
              *number(s.none) == infinity;
     const auto range = range_of(s.affine->offset, s.affine->coeffs, k_.space);
     const int64_t most = int64_t{1} << (expr(s.value).type == Scalar::f32 ? 24 : 53);
@@ -151,7 +151,7 @@ class Finder {
     return expr(s.none).type == Scalar::i64 ? expr(s.none).integer >= most : *number(s.none) == infinity;
   }
 
-  // top is NaN ? reduce max of (x is NaN ? place : negative) : what a search led to.
+  // top is NaN ? reduce max of (x is NaN ? index : negative) : what a search led to.
   void find_last_nan(int32_t i) {
     const Expr& e = expr(i);
     if (e.op != ExprOp::select || expr(e.in[0]).op != ExprOp::isnan) return;
@@ -163,7 +163,7 @@ class Finder {
     const Expr &chosen = expr(last.in[0]), &top = expr(expr(e.in[0]).in[0]);
     const auto none = number(chosen.in[2]);
     if (top.op != ExprOp::reduce || top.in[0] != s->value || top.reduction != s->extreme ||
-        !is_nan_of(chosen.in[0], s->value) || chosen.in[1] != s->place || !none || *none >= 0)
+        !is_nan_of(chosen.in[0], s->value) || chosen.in[1] != s->index || !none || *none >= 0)
       return;
     int uses = 1;  // of the search, whose result where there is NaN nothing else may see
     if (const Expr& found = expr(e.in[2]); found.op == ExprOp::select) {
@@ -196,22 +196,22 @@ class Finder {
     int32_t total = integer(in_row ? 0 : a.offset);
     for (size_t d = 0; d < a.coeffs.size(); ++d) {
       if (a.coeffs[d] == 0 || (d >= outer()) != in_row || (in_row && static_cast<int>(d) == column_)) continue;
-      Expr index{.op = ExprOp::index, .type = Scalar::i64};
-      index.integer = static_cast<int64_t>(d);
-      total = op(ExprOp::add, Scalar::i64, total, op(ExprOp::mul, Scalar::i64, add(index), integer(a.coeffs[d])));
+      Expr along{.op = ExprOp::index, .type = Scalar::i64};
+      along.integer = static_cast<int64_t>(d);
+      total = op(ExprOp::add, Scalar::i64, total, op(ExprOp::mul, Scalar::i64, add(along), integer(a.coeffs[d])));
     }
     return total;
   }
 
   // The reduction in place of a search, and what that gave, of `type`.
-  int32_t place_of(const Search& s, bool last_nan, Scalar type, const std::vector<int32_t>& to) {
+  int32_t index_of(const Search& s, bool last_nan, Scalar type, const std::vector<int32_t>& to) {
     const Scalar lane = lane_of(s);
     int32_t value = to[static_cast<size_t>(s.value)];
     if (s.inside >= 0) value = op(ExprOp::lt, Scalar::i64, value, to[static_cast<size_t>(s.inside)]);
     Expr pair{.op = ExprOp::le, .type = Scalar::i64, .number = last_nan ? 1.0 : 0.0};
     if (!s.affine) {
-      const int32_t place = to[static_cast<size_t>(s.place)];
-      pair.in = {value, expr(s.place).type == lane ? place : op(ExprOp::cast, lane, place), -1};
+      const int32_t index = to[static_cast<size_t>(s.index)];
+      pair.in = {value, expr(s.index).type == lane ? index : op(ExprOp::cast, lane, index), -1};
       pair.dtype = DType::boolean;
     } else {
       pair.in = {value, op(ExprOp::cast, lane, sum(*s.affine, true)), -1};
@@ -220,11 +220,11 @@ class Finder {
     const int32_t points = add(pair);
     const int32_t found = add({.op = ExprOp::reduce, .type = lane, .reduction = s.extreme, .in = {points, -1, -1}});
     if (type != Scalar::i64) return lane == type ? found : op(ExprOp::cast, type, found);
-    const int32_t place = op(ExprOp::add, Scalar::i64, op(ExprOp::cast, Scalar::i64, found), sum(*s.affine, false));
-    if (s.inside < 0) return place;
+    const int32_t index = op(ExprOp::add, Scalar::i64, op(ExprOp::cast, Scalar::i64, found), sum(*s.affine, false));
+    if (s.inside < 0) return index;
     Expr nowhere{.op = ExprOp::constant, .type = lane, .number = infinity};
     const int32_t missed = op(ExprOp::eq, Scalar::boolean, found, add(nowhere));
-    return op(ExprOp::select, Scalar::i64, missed, to[static_cast<size_t>(s.none)], place);
+    return op(ExprOp::select, Scalar::i64, missed, to[static_cast<size_t>(s.none)], index);
   }
 
   Kernel& k_;
@@ -243,7 +243,7 @@ bool is_candidate(const Expr& e) { return (e.op == ExprOp::le || e.op == ExprOp:
 Candidate candidate(const Kernel& k, int32_t i) {
   const Expr& e = k.exprs[static_cast<size_t>(i)];
   Candidate c{.value = e.in[0],
-              .place = e.in[1],
+              .index = e.in[1],
               .step = e.integer,
               .affine = e.dtype != DType::boolean,
               .last_nan = e.number != 0};
@@ -252,7 +252,7 @@ Candidate candidate(const Kernel& k, int32_t i) {
   return c;
 }
 
-void find_places_of_extremes(Kernel& k, int column) {
+void find_extreme_indices(Kernel& k, int column) {
   if (k.row_dims > 0 && Finder(k, column).run()) drop_dead(k);
 }
 

@@ -190,7 +190,7 @@ class Folder {
   }
 
   // Moves an access to the box; guards that always hold vanish, their strides join the address. Sets never_ when a
-  // guard never holds. The term of a search is no place in memory.
+  // guard never holds. The term of a search is no offset in memory.
   Access access(const Access& from, bool searches = false) {
     Access a = from;
     never_ = false;

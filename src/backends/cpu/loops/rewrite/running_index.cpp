@@ -1,18 +1,18 @@
-// Scans for the last place of a running extreme.
+// Scans for the last index of a running extreme.
 #include "backends/cpu/loops/rewrite/running_index.h"
 
 namespace npusim::cpu::loops::rewrite {
 
-bool is_running_place(const Expr& e) { return e.op == ExprOp::eq && e.type == Scalar::i64; }
+bool is_running_index(const Expr& e) { return e.op == ExprOp::eq && e.type == Scalar::i64; }
 
-void find_running_places(Kernel& k) {
+void find_running_indices(Kernel& k) {
   const auto expr = [&](int32_t i) -> const Expr& { return k.exprs[static_cast<size_t>(i)]; };
   for (Expr& e : k.exprs) {
     if (e.op != ExprOp::scan || e.type != Scalar::i64 || e.reduction != Reduction::max) continue;
     const Expr& chosen = expr(e.in[0]);
     if (chosen.op != ExprOp::select) continue;
-    const Expr &place = expr(chosen.in[1]), &none = expr(chosen.in[2]);
-    if (place.op != ExprOp::index || place.integer != static_cast<int64_t>(k.space.size()) - 1 ||
+    const Expr &index = expr(chosen.in[1]), &none = expr(chosen.in[2]);
+    if (index.op != ExprOp::index || index.integer != static_cast<int64_t>(k.space.size()) - 1 ||
         none.op != ExprOp::constant || none.integer >= 0)
       continue;
     const Expr& hit = expr(chosen.in[0]);

@@ -5,8 +5,8 @@
 namespace npusim::cpu::loops::rewrite {
 
 // Makes of scan max of (x == top || x is NaN ? index : negative), where top is a scan of x, one expression that
-// is_running_place(): an equality of type i64.
-void find_running_places(Kernel& kernel);
-bool is_running_place(const Expr& e);
+// is_running_index(): an equality of type i64.
+void find_running_indices(Kernel& kernel);
+bool is_running_index(const Expr& e);
 
 }  // namespace npusim::cpu::loops::rewrite

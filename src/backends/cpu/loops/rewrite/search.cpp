@@ -37,7 +37,7 @@ bool is_before(Lane element, Lane value) {
 }
 
 // So many points go side by side: each step of one waits for its memory.
-constexpr int64_t beside = 8;
+constexpr int64_t at_once = 8;
 
 template <class Type, int code, int64_t points>
 void search_some(const typename Type::Element* memory, int64_t step, const SearchTile& t,
@@ -69,9 +69,9 @@ void search(const SearchTile& t) {
     const auto* values = static_cast<const typename Type::Lane*>(t.values) + r * t.values_row;
     int64_t* out = t.out + r * t.out_row;
     int64_t c = 0;
-    for (; c + beside <= t.columns; c += beside)
-      search_some<Type, code, beside>(memory + c * t.column_step, t.column_step, t, values + c * t.values_column, steps,
-                                      out + c);
+    for (; c + at_once <= t.columns; c += at_once)
+      search_some<Type, code, at_once>(memory + c * t.column_step, t.column_step, t, values + c * t.values_column,
+                                       steps, out + c);
     for (; c < t.columns; ++c)
       search_some<Type, code, 1>(memory + c * t.column_step, t.column_step, t, values + c * t.values_column, steps,
                                  out + c);

@@ -20,7 +20,7 @@ Kernel without_empty_row(Kernel k) {
   if (std::none_of(k.space.begin() + static_cast<std::ptrdiff_t>(outer), k.space.end(),
                    [](int64_t n) { return n == 0; }))
     return k;
-  const Dependence depends = dependence_of(k);  // also of what gives a store its place
+  const Dependence depends = dependence_of(k);  // also of what gives a store its address
   std::erase_if(k.stores, [&](const Store& s) { return (dims_of(s.access, depends) & row_of(k)) != 0; });
   for (Expr& e : k.exprs)
     if (e.op == ExprOp::reduce || e.op == ExprOp::scan) e = identity_of(e.reduction, e.type);

@@ -187,8 +187,8 @@ void between(const TileCall& c) {
     float* out = dst_row_of<float>(c, r);
     for (int64_t j = 0; j < n; j += static_cast<int64_t>(hn::Lanes(d))) {
       const auto from = hn::LoadU(d, a + j), to = hn::LoadU(d, b + j), w = hn::LoadU(d, weight + j);
-      const auto way = hn::Sub(to, from);
-      const auto near = hn::Add(from, hn::Mul(w, way)), far = hn::Sub(to, hn::Mul(way, hn::Sub(one, w)));
+      const auto distance = hn::Sub(to, from);
+      const auto near = hn::Add(from, hn::Mul(w, distance)), far = hn::Sub(to, hn::Mul(distance, hn::Sub(one, w)));
       hn::StoreU(hn::IfThenElse(hn::Lt(hn::Abs(w), half), near, far), d, out + j);
     }
   }

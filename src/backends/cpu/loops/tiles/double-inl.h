@@ -33,7 +33,7 @@ constexpr double ln2_high = 6.93147180369123816490e-01, ln2_low = 1.908214929270
 HWY_INLINE V number(double x) { return hn::Set(D(), x); }
 
 // What stands for x where x might be so small that its powers are no normal numbers; where it is not, x itself. An odd
-// function is x up to some bound, beside which this is nothing.
+// function is x up to some bound, next to which this is nothing.
 HWY_INLINE V off_zero(V x) { return hn::Add(x, number(0x1p-120)); }
 HWY_INLINE V square_off_zero(V x) { return hn::MulAdd(x, x, number(0x1p-64)); }
 HWY_INLINE V or_itself(V x, V value, double bound = 0x1p-30) {
@@ -56,7 +56,7 @@ HWY_INLINE V by_halves(V x, const double (&c)[n]) {
   return n % 2 ? hn::MulAdd(second, x, first) : hn::MulAdd(first, x, second);
 }
 
-struct Sum {  // high + low, of which high is the nearest double or beside it
+struct Sum {  // high + low, of which high is the nearest double or next to it
   V high, low;
 };
 // Of |a| >= |b|, or a = 0.
@@ -147,7 +147,7 @@ HWY_INLINE V log_special(V x, V value) {
 // e^(x + rest) as 2^k · (1 + sine + cosine), of which the first is the odd part of a series, exact to 2^-60 as a sum,
 // and the second the even one, below 1/16. |x| <= 709; |rest| is below the last place of x.
 struct Power {
-  V anchored;  // k beside a number of which the low bits are the whole part
+  V anchored;  // k next to a number of which the low bits are the whole part
   Sum sine;
   V cosine;
 };
@@ -165,7 +165,7 @@ HWY_INLINE Power power_of(Sum x) {
   const V high = hn::NegMulAdd(k, number(ln2_high), x.high), low = hn::NegMulAdd(k, number(ln2_low), x.low);
   return power_of_rest(anchored, sum(high, low));
 }
-// 2^k of a k beside the anchor, in [-1022, 1023].
+// 2^k of a k next to the anchor, in [-1022, 1023].
 HWY_INLINE V two_to(V anchored) {
   const Bits di;
   return hn::BitCast(D(), hn::ShiftLeft<52>(hn::Add(hn::BitCast(di, anchored), hn::Set(di, 1023))));
@@ -177,7 +177,7 @@ HWY_INLINE Sum joined(V whole, V scale, const Power& p) {
 }
 
 // F: the function, and where that holds only somewhere, where, and the function of all other numbers, lane by lane:
-// what stands beside an element does not change its bits.
+// what is next to an element does not change its bits.
 template <class F>
 HWY_INLINE V unary_of(V x) {
   if constexpr (requires { F::holds(x); }) {

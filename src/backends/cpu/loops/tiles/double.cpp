@@ -47,13 +47,13 @@ struct Log {
   static HWY_INLINE V rest(V x) { return log_special(x, normal<1074>(from_below(x))); }
 };
 struct Exp {
-  // part · 2^k of k beside the anchor.
+  // part · 2^k of k next to the anchor.
   struct Parted {
     V part, anchored;
   };
   static HWY_INLINE Parted parted(V x) {
     const D d;
-    const V anchor = hn::Set(d, 0x1.8p52);  // of a number beside it the low bits are the whole part
+    const V anchor = hn::Set(d, 0x1.8p52);  // of a number next to it the low bits are the whole part
     x = off_zero(x);
     const V anchored = hn::MulAdd(x, hn::Set(d, 1.44269504088896338700), anchor), k = hn::Sub(anchored, anchor);
     const V high = hn::NegMulAdd(k, hn::Set(d, 6.93147180369123816490e-01), x);

@@ -19,12 +19,12 @@ constexpr double quarter = 1.5707963267948966, quarter_low = 6.123233995736766e-
                  quarter_last = -1.4973849048591698e-33;  // π/2
 
 // Sine and cosine of x − n · π/2, of which |n| is below 2^30: the first product is exact with the difference.
-struct Turned {
-  V anchored;  // n beside a number of which the low bits are the whole part
+struct Reduced {
+  V anchored;  // n next to a number of which the low bits are the whole part
   Sum sine, cosine;
 };
 constexpr double largest_angle = 0x1p30;
-HWY_INLINE Turned turned_by(V anchored, V r, V rest) {
+HWY_INLINE Reduced reduced_by(V anchored, V r, V rest) {
   const V z = square_off_zero(r), z_rest = hn::MulSub(r, r, z), cube = hn::Mul(z, r), half = hn::Mul(number(0.5), z);
   const V s = horner(z, number(1.58969099521155010221e-10), -2.50507602534068634195e-08, 2.75573137070700676789e-06,
                      -1.98412698298579493134e-04, 8.33333333332248946124e-03, -1.66666666666666324348e-01);
@@ -34,18 +34,19 @@ HWY_INLINE Turned turned_by(V anchored, V r, V rest) {
   const V tail = hn::MulAdd(hn::Mul(z, z), c, hn::NegMulAdd(number(0.5), z_rest, hn::NegMulAdd(r, rest, whole.low)));
   return {anchored, sum(r, hn::MulAdd(cube, s, hn::NegMulAdd(half, rest, rest))), sum(whole.high, tail)};
 }
-HWY_INLINE Turned turned(V x) {
+HWY_INLINE Reduced reduced(V x) {
   const V anchored = hn::MulAdd(x, number(0.63661977236758134308), number(anchor));
   const V n = hn::Sub(anchored, number(anchor)), near = hn::NegMulAdd(n, number(quarter), x);
   const Sum step = product(n, number(quarter_low));
   const V r = hn::Sub(near, step.high), back = hn::Sub(near, r);  // the step may be the greater one
   const V lost = hn::Sub(hn::Sub(near, hn::Add(r, back)), hn::Sub(step.high, back));
-  return turned_by(anchored, r, hn::NegMulAdd(n, number(quarter_last), hn::Sub(lost, step.low)));
+  return reduced_by(anchored, r, hn::NegMulAdd(n, number(quarter_last), hn::Sub(lost, step.low)));
 }
 // The same of greater numbers; NaN of infinity.
-HWY_INLINE Turned turned_far(V x) {
-  const Reduction at = far_turn(x);
-  return turned_by(at.anchored, hn::IfThenElse(hn::Lt(hn::Abs(x), number(infinity)), at.r, number(no_number)), at.rest);
+HWY_INLINE Reduced reduced_far(V x) {
+  const Reduction at = reduce_far(x);
+  return reduced_by(at.anchored, hn::IfThenElse(hn::Lt(hn::Abs(x), number(infinity)), at.r, number(no_number)),
+                    at.rest);
 }
 HWY_INLINE M is_odd(V anchored) {
   const Bits bits;
@@ -53,7 +54,7 @@ HWY_INLINE M is_odd(V anchored) {
   return hn::RebindMask(D(), one);
 }
 template <int shift>
-HWY_INLINE V sine(const Turned& at) {
+HWY_INLINE V sine(const Reduced& at) {
   const D d;
   const Bits bits;
   const V anchored =
@@ -63,17 +64,17 @@ HWY_INLINE V sine(const Turned& at) {
   return hn::Xor(value, hn::BitCast(d, sign));
 }
 struct Sin {
-  static HWY_INLINE V of(V x) { return or_itself(x, sine<0>(turned(off_zero(x)))); }
+  static HWY_INLINE V of(V x) { return or_itself(x, sine<0>(reduced(off_zero(x)))); }
   static HWY_INLINE M holds(V x) { return hn::Le(hn::Abs(x), number(largest_angle)); }
-  static HWY_INLINE V rest(V x) { return sine<0>(turned_far(x)); }
+  static HWY_INLINE V rest(V x) { return sine<0>(reduced_far(x)); }
 };
 struct Cos {
-  static HWY_INLINE V of(V x) { return sine<1>(turned(off_zero(x))); }
+  static HWY_INLINE V of(V x) { return sine<1>(reduced(off_zero(x))); }
   static HWY_INLINE M holds(V x) { return Sin::holds(x); }
-  static HWY_INLINE V rest(V x) { return sine<1>(turned_far(x)); }
+  static HWY_INLINE V rest(V x) { return sine<1>(reduced_far(x)); }
 };
 struct Tan {
-  static HWY_INLINE V of_turned(const Turned& at) {
+  static HWY_INLINE V of_reduced(const Reduced& at) {
     const M odd = is_odd(at.anchored);
     const Sum above = {hn::IfThenElse(odd, hn::Neg(at.cosine.high), at.sine.high),
                        hn::IfThenElse(odd, hn::Neg(at.cosine.low), at.sine.low)};
@@ -81,9 +82,9 @@ struct Tan {
                        hn::IfThenElse(odd, at.sine.low, at.cosine.low)};
     return rounded(quotient(above, below));
   }
-  static HWY_INLINE V of(V x) { return or_itself(x, of_turned(turned(off_zero(x)))); }
+  static HWY_INLINE V of(V x) { return or_itself(x, of_reduced(reduced(off_zero(x)))); }
   static HWY_INLINE M holds(V x) { return Sin::holds(x); }
-  static HWY_INLINE V rest(V x) { return of_turned(turned_far(x)); }
+  static HWY_INLINE V rest(V x) { return of_reduced(reduced_far(x)); }
 };
 
 // The angle of (x, y), neither negative, in [0, π/2], or of (−x, y) where `back`. With t of the lesser by the greater

@@ -25,7 +25,7 @@ HWY_INLINE V above_one(V a) {
   return by_halves(square_off_zero(a), coefficients);
 }
 
-// erfc(a) of a in [0.5, 28], as value · 2^k of k beside the anchor: (1 + 2a)·e^(a²)·erfc(a) is a polynomial of (a − 4)
+// erfc(a) of a in [0.5, 28], as value · 2^k of k next to the anchor: (1 + 2a)·e^(a²)·erfc(a) is a polynomial of (a − 4)
 // / (a + 4), of which the constant is a sum. What quotients and the square round off is put back.
 struct Complement {
   V value, anchored;

@@ -30,7 +30,7 @@ HWY_INLINE I64 bits_of(F64 x) { return hn::BitCast(FarBits(), x); }
 HWY_INLINE F64 of_bits(I64 x) { return hn::BitCast(Far(), x); }
 HWY_INLINE I64 far_bits(int64_t x) { return hn::Set(FarBits(), x); }
 
-// Beside this number the low bits are the whole part.
+// Next to this number the low bits are the whole part.
 constexpr double whole_anchor = 0x1.8p52;
 // 2^n of whole n in [-1022, 1023].
 HWY_INLINE F64 two_to_whole(F64 n) {
@@ -85,17 +85,17 @@ HWY_INLINE Rounding two_product(F64 a, F64 b) {
 HWY_INLINE F64 without_fours(F64 x) { return hn::NegMulAdd(hn::Round(hn::Mul(x, far(0.25))), far(4), x); }
 
 // Of an angle x its quarter turns n and the rest of x by π/2, less than a unit of its last place off in the end.
-// anchored: n beside the anchor, but for whole turns.
+// anchored: n next to the anchor, but for whole turns.
 struct Reduction {
   F64 anchored, r, rest;
 };
 // Of sizes from 2^16 on; of infinity and NaN it is something.
-HWY_INLINE Reduction far_turn(F64 x) {
+HWY_INLINE Reduction reduce_far(F64 x) {
   const FarBits d;
   const I64 size = bits_of(hn::Abs(x));
   const I64 block = hn::And(hn::ShiftRight<4>(hn::Sub(hn::ShiftRight<52>(size), far_bits(1023))), far_bits(63));
   const F64 a = hn::CopySign(of_bits(hn::Sub(size, hn::ShiftLeft<56>(block))), x);
-  const double* pieces = turns_of_doubles[0].data();
+  const double* pieces = quarters_of_doubles[0].data();
   const auto at = hn::ShiftLeft<2>(block);
   const auto term = [&](int k)
                         HWY_ATTR { return two_product(a, hn::GatherIndex(Far(), pieces, hn::Add(at, hn::Set(d, k)))); };
@@ -107,24 +107,24 @@ HWY_INLINE Reduction far_turn(F64 x) {
   // From the least to the greatest, which may take each other away.
   const Rounding s3 = two_sum(third.value, hn::Add(third.rest, fourth.value)), s2 = two_sum(second.rest, s3.value),
                  s1 = two_sum(top.rest, s2.value), s0 = two_sum(part, s1.value);
-  const Rounding turns = two_sum(s0.value, hn::Add(s0.rest, hn::Add(s1.rest, hn::Add(s2.rest, s3.rest))));
+  const Rounding quarters = two_sum(s0.value, hn::Add(s0.rest, hn::Add(s1.rest, hn::Add(s2.rest, s3.rest))));
   const F64 quarter = far(1.5707963267948966), quarter_low = far(6.123233995736766e-17);
-  const Rounding r = two_product(turns.value, quarter);
-  return {anchored, r.value, hn::Add(r.rest, hn::MulAdd(turns.value, quarter_low, hn::Mul(turns.rest, quarter)))};
+  const Rounding r = two_product(quarters.value, quarter);
+  return {anchored, r.value, hn::Add(r.rest, hn::MulAdd(quarters.value, quarter_low, hn::Mul(quarters.rest, quarter)))};
 }
 // The same of floats from 1 on, exact to 2^-56.
-HWY_INLINE Reduction far_turn_of_float(F64 x) {
+HWY_INLINE Reduction reduce_far_float(F64 x) {
   const I64 bits = bits_of(x);
   const I64 exponent =
       hn::And(hn::Sub(hn::ShiftRight<52>(hn::And(bits, far_bits(0x7fffffffffffffff))), far_bits(1023)), far_bits(127));
   const F64 part = of_bits(hn::Or(hn::AndNot(far_bits(0x7ff0000000000000), bits), far_bits(0x3ff0000000000000)));
-  const double* pieces = turns_of_floats[0].data();
+  const double* pieces = quarters_of_floats[0].data();
   const auto at = hn::Add(exponent, exponent);
   const F64 second = hn::GatherIndex(Far(), pieces, hn::Add(at, far_bits(1)));
   const F64 first = hn::Mul(part, hn::GatherIndex(Far(), pieces, at));
   const F64 anchored = hn::Add(hn::MulAdd(part, second, first), far(whole_anchor));
-  const F64 turns = hn::MulAdd(part, second, hn::Sub(first, hn::Sub(anchored, far(whole_anchor))));
-  return {anchored, hn::Mul(turns, far(1.5707963267948966)), hn::Zero(Far())};
+  const F64 quarters = hn::MulAdd(part, second, hn::Sub(first, hn::Sub(anchored, far(whole_anchor))));
+  return {anchored, hn::Mul(quarters, far(1.5707963267948966)), hn::Zero(Far())};
 }
 
 // x − trunc(x / y)·y of any numbers, exactly: with y's part as the unit some digits of the quotient at a time. Where

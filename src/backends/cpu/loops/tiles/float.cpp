@@ -126,7 +126,7 @@ HWY_INLINE void far_sine_block(const float* in, float* out, int shift) {
   const auto beyond = hn::Gt(hn::Abs(x), hn::Set(d, largest_fast_angle));
   hn::Store(hn::IfThenZeroElse(beyond, x), d, near);
   sine_block(dd, near, near, shift);
-  const Reduction at = far_turn_of_float(hn::PromoteTo(dd, x));
+  const Reduction at = reduce_far_float(hn::PromoteTo(dd, x));
   const auto quadrant = hn::DemoteTo(di, hn::Sub(at.anchored, far(whole_anchor)));
   const auto finite = hn::Le(hn::Abs(x), hn::Set(d, std::numeric_limits<float>::max()));
   const auto none = hn::Set(d, std::numeric_limits<float>::quiet_NaN());
@@ -142,7 +142,7 @@ void sine(const TileCall& c) {
   for (int64_t r = 0; r < c.rows; ++r) {
     const float* a = row_of(c, 0, r);
     float* out = dst_row_of(c, r);
-    const float largest = largest_size(d, a, c.columns);  // `out` may be `a`: no second look at it
+    const float largest = largest_size(d, a, c.columns);  // `out` may be `a`: it is not read again
     const bool near = largest <= largest_near_angle, far = largest > largest_fast_angle;
     if (near)
       for (int64_t j = 0; j < c.n; j += static_cast<int64_t>(hn::Lanes(d)))

@@ -327,42 +327,42 @@ void scan_extreme(const TileCall& c) {
   }
 }
 
-// in[0] elements, in[2] their running extreme, in[1] the last place of it so far, by row.
+// in[0] elements, in[2] their running extreme, in[1] the last index of it so far, by row.
 template <class T, int rows>
-void running_place_rows(const TileCall& c, int64_t begin) {
+void running_index_rows(const TileCall& c, int64_t begin) {
   int64_t* kept = const_cast<int64_t*>(static_cast<const int64_t*>(c.in[1])) + begin;
   const T *a = row_of<T>(c, 0, begin), *tops = row_of<T>(c, 2, begin);
   int64_t* out = dst_row_of<int64_t>(c, begin);
   const int64_t first = *static_cast<const int64_t*>(c.extra), in_row = c.in_row[0], tops_row = c.in_row[2];
-  int64_t place[rows];
-  for (int r = 0; r < rows; ++r) place[r] = kept[r];
+  int64_t index[rows];
+  for (int r = 0; r < rows; ++r) index[r] = kept[r];
   for (int64_t j = 0; j < c.columns; ++j)
 #pragma GCC unroll 4
     for (int r = 0; r < rows; ++r) {
       const T x = a[r * in_row + j];
       const bool hit = (x == tops[r * tops_row + j]) | (x != x);
-      place[r] ^= (place[r] ^ (first + j)) & -static_cast<int64_t>(hit);
-      out[r * c.dst_row + j] = place[r];
+      index[r] ^= (index[r] ^ (first + j)) & -static_cast<int64_t>(hit);
+      out[r * c.dst_row + j] = index[r];
     }
-  for (int r = 0; r < rows; ++r) kept[r] = place[r];
+  for (int r = 0; r < rows; ++r) kept[r] = index[r];
 }
 
 template <class T>
-void running_place(const TileCall& c) {
+void running_index(const TileCall& c) {
   const hn::ScalableTag<T> d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   const int64_t first = *static_cast<const int64_t*>(c.extra);
   int64_t begin = 0;
-  for (; c.columns < short_row && begin + 4 <= c.rows; begin += 4) running_place_rows<T, 4>(c, begin);
+  for (; c.columns < short_row && begin + 4 <= c.rows; begin += 4) running_index_rows<T, 4>(c, begin);
   for (int64_t r = begin; r < c.rows; ++r) {
     int64_t& kept = const_cast<int64_t*>(static_cast<const int64_t*>(c.in[1]))[r];
     const T *a = row_of<T>(c, 0, r), *tops = row_of<T>(c, 2, r);
     int64_t* out = dst_row_of<int64_t>(c, r);
-    int64_t place = kept;
+    int64_t index = kept;
     const auto walk = [&](int64_t from, int64_t to) {
       for (int64_t j = from; j < to; ++j) {
-        if (a[j] == tops[j] || a[j] != a[j]) place = first + j;
-        out[j] = place;
+        if (a[j] == tops[j] || a[j] != a[j]) index = first + j;
+        out[j] = index;
       }
     };
     int64_t j = 0;
@@ -371,12 +371,12 @@ void running_place(const TileCall& c) {
       auto hit = hn::Eq(x, hn::LoadU(d, tops + j));
       if constexpr (!std::is_integral_v<T>) hit = hn::Or(hit, hn::IsNaN(x));
       if (hn::AllFalse(d, hit))
-        for (int64_t i = 0; i < lanes; ++i) out[j + i] = place;
+        for (int64_t i = 0; i < lanes; ++i) out[j + i] = index;
       else
         walk(j, j + lanes);
     }
     walk(j, c.columns);
-    kept = place;
+    kept = index;
   }
 }
 
@@ -504,9 +504,9 @@ TileFn find_scan(Reduction reduction, Scalar type) {
   if (type == Scalar::f32) return choose_scan<float, double, Plus, Times>(reduction);
   return choose_scan<double, double, Plus, Times>(reduction);
 }
-TileFn find_running_place(Scalar type) {
-  if (type == Scalar::i64) return running_place<int64_t>;
-  return type == Scalar::f32 ? running_place<float> : running_place<double>;
+TileFn find_running_index(Scalar type) {
+  if (type == Scalar::i64) return running_index<int64_t>;
+  return type == Scalar::f32 ? running_index<float> : running_index<double>;
 }
 TileFn find_log_scan(Scalar type) { return type == Scalar::f32 ? scan_log<float> : scan_log<double>; }
 
@@ -523,7 +523,7 @@ HWY_EXPORT(find_sum_of_deviations);
 HWY_EXPORT(find_count);
 HWY_EXPORT(find_scan);
 HWY_EXPORT(find_log_scan);
-HWY_EXPORT(find_running_place);
+HWY_EXPORT(find_running_index);
 
 TileFn reduce_fn(Reduction reduction, Scalar type, Fold fold, bool wide) {
   if (type == Scalar::f32) return HWY_DYNAMIC_DISPATCH(find_float_reduce)(reduction, fold, wide);
@@ -533,7 +533,7 @@ TileFn sum_of_products_fn(Fold fold, bool wide) { return HWY_DYNAMIC_DISPATCH(fi
 TileFn sum_of_deviations_fn(bool wide) { return HWY_DYNAMIC_DISPATCH(find_sum_of_deviations)(wide); }
 TileFn count_fn(Fold fold, IntLane lane) { return HWY_DYNAMIC_DISPATCH(find_count)(fold, lane); }
 TileFn scan_fn(Reduction reduction, Scalar type) { return HWY_DYNAMIC_DISPATCH(find_scan)(reduction, type); }
-TileFn running_place_fn(Scalar type) { return HWY_DYNAMIC_DISPATCH(find_running_place)(type); }
+TileFn running_index_fn(Scalar type) { return HWY_DYNAMIC_DISPATCH(find_running_index)(type); }
 TileFn log_scan_fn(Scalar type) { return HWY_DYNAMIC_DISPATCH(find_log_scan)(type); }
 }  // namespace npusim::cpu::loops::tiles
 #endif

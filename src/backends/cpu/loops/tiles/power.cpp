@@ -47,7 +47,7 @@ HWY_INLINE Sum log_of(V x, V biased_by) {
   return {all.high, hn::MulAdd(k, number(ln2_low), hn::Add(all.low, series_low))};
 }
 
-// e^(high + low) for |high| <= 1000 as part · 2^k of k beside the anchor.
+// e^(high + low) for |high| <= 1000 as part · 2^k of k next to the anchor.
 struct PartOfPower {
   V part, anchored;
 };
@@ -122,7 +122,7 @@ struct Pow {
   }
 };
 
-// Lane by lane: what stands beside an element does not change its bits.
+// Lane by lane: what is next to an element does not change its bits.
 HWY_INLINE V power_at(V x, V y) {
   M good;
   const V power = Pow::of(x, y, good);

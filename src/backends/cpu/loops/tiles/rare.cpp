@@ -1,5 +1,5 @@
 // Tile functions of rare mathematics on float lanes: vectors of double, whose few ulp a float does not see. Lane by
-// lane, so that what stands beside an element does not change its bits.
+// lane, so that what is next to an element does not change its bits.
 #include "backends/cpu/loops/tiles/tile.h"
 #include "backends/cpu/vector_targets.h"
 
@@ -144,7 +144,7 @@ HWY_INLINE X angle(Wide d, const X& t, const X& from) {
   constexpr double coefficients[] = {-0.037654940059827287, 0.069741884001175244, -0.089925508891739475,
                                      0.11103456695540477,   -0.14285386542484876, 0.19999993053286369,
                                      -0.33333333276920302,  0.9999999999992446};
-  const X square = mul_add(t, t, wide(d, 0x1p-60));  // beside which squares below normal numbers would take their time
+  const X square = mul_add(t, t, wide(d, 0x1p-60));  // next to which squares below normal numbers would take their time
   return mul_add(t, by_halves(d, square, coefficients), from);
 }
 
@@ -152,7 +152,7 @@ HWY_INLINE X angle(Wide d, const X& t, const X& from) {
 template <class X, size_t n>
 HWY_INLINE X exp_by(Wide d, const X& x, const double (&coefficients)[n]) {
   const hn::RebindToSigned<Wide> bits;
-  const W anchor = wide(d, 0x1.8p52);  // of a number beside it the low bits are the whole part
+  const W anchor = wide(d, 0x1.8p52);  // of a number next to it the low bits are the whole part
   const X anchored = mul_add(x, wide(d, 1.4426950408889634), anchor);
   const X r = neg_mul_add(sub(anchored, anchor), wide(d, 0.6931471805599453), x);
   return each(
@@ -191,12 +191,12 @@ struct Tan {
     const W anchor = wide(d, whole_anchor);
     const X anchored = mul_add(x, wide(d, 0.63661977236758134), anchor), n = sub(anchored, anchor);
     const X near = neg_mul_add(n, wide(d, 1.57079632673412561417), x);
-    const X r = neg_mul_add(n, wide(d, 6.07710050650619224932e-11), near), tangent = by_turns(d, anchored, r);
+    const X r = neg_mul_add(n, wide(d, 6.07710050650619224932e-11), near), tangent = by_quarters(d, anchored, r);
     return each([&](W one, W value) HWY_ATTR { return odd(d, one, value); }, x, tangent);
   }
-  // Of the rest by π/2 both sine and cosine, of which an odd number of quarters changes the places.
+  // Of the rest by π/2 both sine and cosine, of which an odd number of quarters exchanges the two.
   template <class X>
-  static HWY_INLINE X by_turns(Wide d, const X& anchored, const X& r) {
+  static HWY_INLINE X by_quarters(Wide d, const X& anchored, const X& r) {
     const X z = mul(r, r);
     const X s = polynomial(z, wide(d, 2.7557313707070068e-06), -1.9841269829857949e-04, 8.3333333333224895e-03,
                            -1.6666666666666632e-01);
@@ -216,8 +216,8 @@ struct Tan {
   }
   static M holds(Wide d, W x) { return within(d, x, 30000); }
   static W rest(Wide d, W x) {
-    const Reduction at = far_turn_of_float(x);
-    return hn::IfThenElse(within(d, x, 1e300), by_turns(d, at.anchored, at.r), no_number(d));
+    const Reduction at = reduce_far_float(x);
+    return hn::IfThenElse(within(d, x, 1e300), by_quarters(d, at.anchored, at.r), no_number(d));
   }
 };
 struct Asin {
@@ -356,7 +356,7 @@ void unary(const TileCall& c) {
 
 // Of `n` vectors side by side, which hold what `a` has of any size.
 template <class F, size_t n>
-HWY_INLINE void beside_at(const float* a, float* out) {
+HWY_INLINE void side_by_side_at(const float* a, float* out) {
   const Wide d;
   const Narrow narrow;
   constexpr auto lanes = static_cast<int64_t>(hn::MaxLanes(Wide()));
@@ -377,7 +377,7 @@ HWY_INLINE void beside_at(const float* a, float* out) {
 }
 
 template <class F>
-void beside(const TileCall& c) {
+void side_by_side(const TileCall& c) {
   constexpr auto lanes = static_cast<int64_t>(hn::MaxLanes(Wide()));
   constexpr size_t vectors = HWY_TARGET == HWY_AVX3 ? 4 : 2;
   constexpr auto step = static_cast<int64_t>(vectors) * lanes;
@@ -385,8 +385,8 @@ void beside(const TileCall& c) {
     const float* a = static_cast<const float*>(c.in[0]) + r * c.in_row[0];
     float* out = static_cast<float*>(c.dst) + r * c.dst_row;
     int64_t j = 0;
-    for (; j + step <= c.n; j += step) beside_at<F, vectors>(a + j, out + j);
-    for (; j < c.n; j += 2 * lanes) beside_at<F, 2>(a + j, out + j);
+    for (; j + step <= c.n; j += step) side_by_side_at<F, vectors>(a + j, out + j);
+    for (; j < c.n; j += 2 * lanes) side_by_side_at<F, 2>(a + j, out + j);
   }
 }
 
@@ -402,7 +402,7 @@ struct Pow {
     const M normal = hn::And(hn::Ge(size, wide(d, 1e-30)), hn::Le(size, wide(d, 1e30)));
     return hn::And(normal, within(d, y, 10));  // where doubles hold the result
   }
-  // The same of an exponent in [-200, 200], beside which a float has 0 and infinity, and what C says of all others.
+  // The same of an exponent in [-200, 200], beyond which a float has 0 and infinity, and what C says of all others.
   static W rest(Wide d, W x, W y) {
     const W size = hn::Abs(x), one = wide(d, 1), zero = hn::Zero(d), half = hn::Mul(y, wide(d, 0.5));
     const M none = hn::Eq(size, zero), endless = hn::Eq(size, wide(d, infinity)),
@@ -489,11 +489,11 @@ TileFn by_scalars(unsigned scalars) {
 TileFn find_rare(ExprOp op, unsigned scalars) {
   switch (op) {
     case ExprOp::tan:
-      return beside<Tan>;
+      return side_by_side<Tan>;
     case ExprOp::atan:
-      return beside<Atan>;
+      return side_by_side<Atan>;
     case ExprOp::erfc:
-      return beside<Erfc>;
+      return side_by_side<Erfc>;
     case ExprOp::asin:
       return unary<Asin>;
     case ExprOp::acos:

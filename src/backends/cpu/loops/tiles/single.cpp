@@ -54,9 +54,9 @@ struct SingleAtan {
         hn::BitCast(hn::RebindToSigned<Single>(), hn::MulAdd(t, hn::Set(d, 31), hn::Set(d, whole_anchor_of_floats)));
     const Piece<S> piece = piece_of(d, atan_pieces, key, t);  // its slope less 1
     const S left = hn::IfThenElseZero(steep, hn::Mul(hn::NegMulAdd(over, a, one), first));
-    const S turn = hn::IfThenElseZero(steep, hn::Set(d, -0.0f)),
+    const S flip = hn::IfThenElseZero(steep, hn::Set(d, -0.0f)),
             from = hn::IfThenElseZero(steep, hn::Set(d, 1.57079637f));
-    const S start = hn::Xor(piece.start, turn), r = hn::Xor(hn::Add(piece.r, left), turn);
+    const S start = hn::Xor(piece.start, flip), r = hn::Xor(hn::Add(piece.r, left), flip);
     const S sum = hn::Add(from, start), lost = hn::Add(hn::Sub(from, sum), start);
     const S rest = hn::MulAdd(from, hn::Set(d, -2.78275e-8f), lost);  // from is that much above π/2
     const S angle = hn::Add(sum, hn::MulAdd(r, piece.slope, hn::Add(r, rest)));
@@ -105,7 +105,7 @@ HWY_INLINE Arc arc_of(S size) {
   return {steep, a, hn::MulAdd(hn::Mul(a, z), series, left)};
 }
 // from + times · (a + rest), of which the first product is exact and not greater than `from`, unless that is 0; π is a
-// little less than the float beside it, and so are its parts.
+// little less than the float next to it, and so are its parts.
 HWY_INLINE S away_from(S from, S times, const Arc& arc) {
   const Single d;
   const S all = hn::MulAdd(times, arc.a, from), left = hn::MulAdd(times, arc.a, hn::Sub(from, all));
@@ -136,10 +136,10 @@ struct SingleTan {
   static constexpr ExprOp op = ExprOp::tan;
 #if HWY_TARGET == HWY_AVX3
   // x = n · π/2 + near + n · part, `near` exact.
-  struct Turned {
-    S anchored, n, near;  // n beside a number that leaves its last bits as they are
+  struct Reduced {
+    S anchored, n, near;  // n next to a number that leaves its last bits as they are
   };
-  static HWY_INLINE Turned turned(S x) {
+  static HWY_INLINE Reduced reduced(S x) {
     const Single d;
     const S anchor = hn::Set(d, whole_anchor_of_floats), off = hn::Add(x, hn::Set(d, 0x1p-50f));
     const S anchored = hn::MulAdd(off, hn::Set(d, 0.636619772f), anchor), n = hn::Sub(anchored, anchor);
@@ -149,21 +149,21 @@ struct SingleTan {
   static HWY_INLINE hn::Mask<Single> far(S x) {
     const Single d;
     const S size = hn::Abs(x);
-    const auto beside = hn::Lt(hn::Abs(turned(x).near), hn::Mul(size, hn::Set(d, 0x1p-20f)));
-    return hn::Or(hn::Gt(size, hn::Set(d, 8192)), beside);
+    const auto multiple = hn::Lt(hn::Abs(reduced(x).near), hn::Mul(size, hn::Set(d, 0x1p-20f)));
+    return hn::Or(hn::Gt(size, hn::Set(d, 8192)), multiple);
   }
   // Of the rest by π/2 the tangent u by pieces, of which an odd number of quarters makes −1 / u.
   static HWY_INLINE S of(S x) {
     const Single d;
     const hn::RebindToSigned<Single> bits;
-    const auto [anchored, n, near] = turned(x);
-    const S sign = hn::And(near, hn::Set(d, -0.0f)), size = hn::Abs(near), turns = hn::Xor(n, sign);
+    const auto [anchored, n, near] = reduced(x);
+    const S sign = hn::And(near, hn::Set(d, -0.0f)), size = hn::Abs(near), signed_n = hn::Xor(n, sign);
     const S part = hn::Set(d, 4.37113882867e-8f);
     const auto key = hn::BitCast(bits, hn::MulAdd(size, hn::Set(d, 39), hn::Set(d, whole_anchor_of_floats)));
     S r_rest;
     const auto rest = [&](S centre) HWY_ATTR {
-      const S first = hn::Sub(size, centre), r = hn::MulAdd(turns, part, first);
-      r_rest = hn::MulAdd(turns, part, hn::Sub(first, r));
+      const S first = hn::Sub(size, centre), r = hn::MulAdd(signed_n, part, first);
+      r_rest = hn::MulAdd(signed_n, part, hn::Sub(first, r));
       return r;
     };
     const Piece<S> piece = piece_by(d, tan_pieces, key, rest);  // its slope less 1
@@ -174,8 +174,8 @@ struct SingleTan {
     const S left = hn::NegMulAdd(over, u_rest, hn::NegMulAdd(over, u, hn::Set(d, 1)));
     const auto whole = hn::BitCast(bits, anchored);
     const auto odd = hn::RebindMask(d, hn::TestBit(whole, hn::Set(bits, 1)));
-    const S turn = hn::Xor(hn::BitCast(d, hn::ShiftLeft<31>(whole)), sign);  // the sign, where n is odd the other
-    const S value = hn::Xor(hn::IfThenElse(odd, hn::MulAdd(over, left, over), u), turn);
+    const S flip = hn::Xor(hn::BitCast(d, hn::ShiftLeft<31>(whole)), sign);  // the sign, where n is odd the other
+    const S value = hn::Xor(hn::IfThenElse(odd, hn::MulAdd(over, left, over), u), flip);
     return hn::IfThenElse(hn::Lt(hn::Abs(x), hn::Set(d, 0x1p-14f)), x, value);
   }
 #else
@@ -185,7 +185,7 @@ struct SingleTan {
     const Single d;
     const hn::RebindToSigned<Single> bits;
     const S one = hn::Set(d, 1), half = hn::Set(d, 0.5f);
-    const S anchor = hn::Set(d, 0x1.8p23f);  // of a number beside it the low bits are the whole part
+    const S anchor = hn::Set(d, 0x1.8p23f);  // of a number next to it the low bits are the whole part
     const S off = hn::Add(x, hn::Set(d, 0x1p-50f));
     const S anchored = hn::MulAdd(off, hn::Set(d, 0.636619772f), anchor), n = hn::Sub(anchored, anchor);
     const S near = hn::NegMulAdd(n, hn::Set(d, 1.57079637051f), off), part = hn::Set(d, 4.37113882867e-8f);  // exact
@@ -200,11 +200,11 @@ struct SingleTan {
     const S square = hn::MulAdd(u, u, hn::Set(d, 0x1p-50f)), c = hn::Sub(one, square);
     const S square_rest = hn::MulAdd(twice.value, u_rest, hn::MulSub(u, u, square));
     const S c_rest = hn::Sub(hn::Sub(hn::Sub(one, c), square), square_rest);
-    const S turn = hn::BitCast(d, hn::ShiftLeft<31>(hn::BitCast(bits, anchored)));  // the sign where n is odd
-    const auto odd = hn::MaskFromVec(hn::BitCast(d, hn::BroadcastSignBit(hn::BitCast(bits, turn))));
+    const S flip = hn::BitCast(d, hn::ShiftLeft<31>(hn::BitCast(bits, anchored)));  // the sign where n is odd
+    const auto odd = hn::MaskFromVec(hn::BitCast(d, hn::BroadcastSignBit(hn::BitCast(bits, flip))));
     const Rounded above = {hn::IfThenElse(odd, c, twice.value), hn::IfThenElse(odd, c_rest, twice.rest)};
     const Rounded below = {hn::IfThenElse(odd, twice.value, c), hn::IfThenElse(odd, twice.rest, c_rest)};
-    return hn::IfThenElse(hn::Lt(hn::Abs(x), hn::Set(d, 0x1p-14f)), x, hn::Xor(quotient(above, below).value, turn));
+    return hn::IfThenElse(hn::Lt(hn::Abs(x), hn::Set(d, 0x1p-14f)), x, hn::Xor(quotient(above, below).value, flip));
   }
 #endif
 };

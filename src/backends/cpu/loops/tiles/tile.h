@@ -121,14 +121,14 @@ TileFn count_fn(Fold fold, IntLane lane);         // how many of the booleans in
 TileFn scan_fn(Reduction reduction, Scalar type);
 TileFn log_scan_fn(Scalar type);  // of floats: the log of Σ exp
 // The last column so far where in[0] is in[2], or NaN; in[1] is that of each row, *(int64_t*)extra the first column's.
-TileFn running_place_fn(Scalar type);
+TileFn running_index_fn(Scalar type);
 // affine: one lane per row, of the first column, and a step; masked: and some points do not count; lanes: one each.
-enum class Places : uint8_t { affine, masked, lanes };
-// The extreme of a row and the place of it, a float as wide as the lanes: in[0] elements, in[1] places, in[2] the
-// extreme so far, in[3] the step of affine places along columns, *(int64_t*)extra the first column's index, in[4] of
-// masked ones which points count; dst is the place so far. Of equal elements the first place counts, of NaN the first
+enum class IndexLanes : uint8_t { affine, masked, lanes };
+// The extreme of a row and the index of it, a float as wide as the lanes: in[0] elements, in[1] indices, in[2] the
+// extreme so far, in[3] the step of affine indices along columns, *(int64_t*)extra the first column's index, in[4] of
+// masked ones which points count; dst is the index so far. Of equal elements the first index counts, of NaN the first
 // or the last.
-TileFn place_fn(bool highest, Scalar type, Fold fold, bool last_nan, Places form);
+TileFn extreme_index_fn(bool highest, Scalar type, Fold fold, bool last_nan, IndexLanes form);
 
 // Of integers in lanes narrower than i64. Those of `x` are of that expression, whose first operand is of `operand`.
 TileFn integer_fn(const Expr& x, Scalar operand, IntLane lane, unsigned scalars);

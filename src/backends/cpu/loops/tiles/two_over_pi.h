@@ -23,14 +23,14 @@ constexpr double exact_power_of_two(int n) {
 constexpr double piece_of_two_over_pi(int scale, int high, int count) {
   uint64_t digits = 0;
   for (int weight = high; weight > high - count; --weight) {
-    const int place = scale - weight - 1;  // behind the point, from 0
-    digits = 2 * digits + (place < 0 ? 0 : two_over_pi_digits[place / 32] >> (31 - place % 32) & 1);
+    const int digit = scale - weight - 1;  // behind the point, from 0
+    digits = 2 * digits + (digit < 0 ? 0 : two_over_pi_digits[digit / 32] >> (31 - digit % 32) & 1);
   }
   return static_cast<double>(digits) * exact_power_of_two(high - count + 1);
 }
 
 // Of 2^(16 k) · 2/π without whole multiples of 2^54, to 2^-158: of a double in [1, 2^16) those give whole turns.
-inline constexpr auto turns_of_doubles = [] {
+inline constexpr auto quarters_of_doubles = [] {
   std::array<std::array<double, 4>, 64> pieces{};
   for (int k = 0; k < 64; ++k)
     for (int i = 0; i < 4; ++i)
@@ -38,7 +38,7 @@ inline constexpr auto turns_of_doubles = [] {
   return pieces;
 }();
 // Of 2^k · 2/π without whole multiples of 2^25, to 2^-57, of which the first is exact in a product with a float.
-inline constexpr auto turns_of_floats = [] {
+inline constexpr auto quarters_of_floats = [] {
   std::array<std::array<double, 2>, 128> pieces{};
   for (int k = 0; k < 128; ++k)
     pieces[static_cast<size_t>(k)] = {piece_of_two_over_pi(k, 24, 29), piece_of_two_over_pi(k, -5, 53)};

@@ -1,4 +1,5 @@
-// Small matrices turned into vectors of equal elements and back, and their products, compiled once per instruction set.
+// Small matrices transposed into vectors of equal elements and back, and their products, compiled once per instruction
+// set.
 #include "backends/cpu/product/batched/side_by_side.h"
 
 #include <fmt/format.h>
@@ -61,7 +62,7 @@ constexpr int most_tile = HWY_TARGET == HWY_AVX3 ? 4 : 3;  // rows and columns o
 
 // to[e·lanes + i] = row(i)[e] for e < span, which are at least four.
 template <class Type, class Row>
-HWY_INLINE void turn_in(Row&& row, int64_t span, float* to) {
+HWY_INLINE void transpose_in(Row&& row, int64_t span, float* to) {
   for (int64_t e = 0; e < span; e += 4) {
     const int64_t at = std::min(e, span - 4);  // the last four, some of them again
     VF column[4];
@@ -70,7 +71,8 @@ HWY_INLINE void turn_in(Row&& row, int64_t span, float* to) {
   }
 }
 template <class Type>
-HWY_INLINE void turn_in_few(const Batches& from, const typename Type::T* data, int64_t there, int64_t span, float* to) {
+HWY_INLINE void transpose_in_few(const Batches& from, const typename Type::T* data, int64_t there, int64_t span,
+                                 float* to) {
   using T = typename Type::T;
   // Four elements, too, where there are other batches behind those of the vector.
   if (from.stride > 0 && from.left >= lanes + 3) {
@@ -107,12 +109,12 @@ void load_batches(const Batches& from, int64_t there, int64_t span, float* to) {
   with_type(from.dtype, [&](auto type) {
     using Type = decltype(type);
     const auto* data = reinterpret_cast<const typename Type::T*>(from.data);
-    if (span < 4) return turn_in_few<Type>(from, data, there, span, to);
+    if (span < 4) return transpose_in_few<Type>(from, data, there, span, to);
     if (there == lanes && from.stride != 0) {
       const auto* first = data + from.offsets[0];
-      return turn_in<Type>([&](int64_t i) HWY_ATTR { return first + i * from.stride; }, span, to);
+      return transpose_in<Type>([&](int64_t i) HWY_ATTR { return first + i * from.stride; }, span, to);
     }
-    turn_in<Type>([&](int64_t i) HWY_ATTR { return data + from.offsets[std::min(i, there - 1)]; }, span, to);
+    transpose_in<Type>([&](int64_t i) HWY_ATTR { return data + from.offsets[std::min(i, there - 1)]; }, span, to);
   });
 }
 
@@ -133,9 +135,9 @@ void store_batches(const Batches& to, int64_t there, int64_t span, const float* 
     for (int64_t e = 0; e < span; e += 4) {
       const int64_t at = std::max<int64_t>(0, std::min(e, span - 4));
       const auto row = [&](int64_t n) HWY_ATTR { return hn::LoadU(F(), from + std::min(at + n, span - 1) * lanes); };
-      VF turned[4];
-      transpose_blocks(row(0), row(1), row(2), row(3), turned);
-      for (int64_t n = 0; n < 4; ++n) hn::Store(turned[n], F(), block + n * lanes);
+      VF transposed[4];
+      transpose_blocks(row(0), row(1), row(2), row(3), transposed);
+      for (int64_t n = 0; n < 4; ++n) hn::Store(transposed[n], F(), block + n * lanes);
       for (int64_t i = 0; i < last; ++i)
         hn::StoreU(hn::Load(four, block + i % 4 * lanes + i / 4 * 4), four, data + to.offsets[i] + at);
     }
@@ -334,7 +336,7 @@ class SideBySideStep final : public BoundStep {
     chunk_ = ends_ ? lanes_ : ceil_div(std::max(lanes_, chunk_floats / results), lanes_) * lanes_;
     threads_ = static_cast<int>(std::min<int64_t>(usable_threads(p.kernel, p.context), ceil_div(batches_, chunk_)));
     if (!ends_) {
-      for (int64_t i = 0; i < chunk_; ++i) places_.push_back(i * results);
+      for (int64_t i = 0; i < chunk_; ++i) offsets_.push_back(i * results);
       epilogue_.emplace(m.kernel, p.args, Axis{}, joined(m.axes.batch, m.axes.rows), m.axes.columns, sizes_.columns,
                         threads_);
     }
@@ -381,7 +383,7 @@ class SideBySideStep final : public BoundStep {
         end(batch, there, c, added);
         continue;
       }
-      const Batches to{DType::f32, reinterpret_cast<const std::byte*>(results), places_.data() + (batch - first), 0,
+      const Batches to{DType::f32, reinterpret_cast<const std::byte*>(results), offsets_.data() + (batch - first), 0,
                        last - batch};
       HWY_DYNAMIC_DISPATCH(store_batches)(to, there, at_c_.span, c);
     }
@@ -406,7 +408,7 @@ class SideBySideStep final : public BoundStep {
   int64_t batches_, lanes_;
   std::optional<Ends> ends_;  // none: an epilogue, of a chunk of results
   std::optional<TileEpilogue> epilogue_;
-  std::vector<int64_t> places_;  // of the results of a chunk
+  std::vector<int64_t> offsets_;  // of the results of a chunk
   int64_t added_ = 0, chunk_ = 0, thread_floats_ = 0;
   int threads_ = 1;
 };

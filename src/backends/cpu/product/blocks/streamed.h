@@ -1,4 +1,4 @@
-// Products that keep nothing: the slow way behind a library's fast one.
+// Products that keep nothing: the slow implementation behind a library's fast one.
 #pragma once
 #include <memory>
 

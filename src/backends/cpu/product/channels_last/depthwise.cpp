@@ -50,7 +50,7 @@ struct Neighbours {
   int64_t low_column = 0, high_column = 0;
   int64_t channels = 0;
   // Rows of taps from `fresh` on that are read for the first time, and come from memory: the next neighbours' pixels,
-  // whose channels all lie side by side, are brought into the cache meanwhile.
+  // whose channels all lie side by side, are prefetched into the cache meanwhile.
   int64_t fresh = 0;
   const float* bias = nullptr;  // whole vectors
   Activation activation = Activation::linear;
@@ -176,7 +176,7 @@ void sum_pixels(DType dtype, const Pixel* pixels, int64_t count, int64_t channel
   });
 }
 
-// What stands for a pixel beside the image.
+// What stands for a pixel outside the image.
 HWY_ALIGN constexpr float no_pixel[finish_lanes] = {};
 
 // `there` channels of a vector, all of them where it is whole.
@@ -292,9 +292,9 @@ constexpr std::array<SumRow, most_neighbours> rows_of(std::integer_sequence<int,
 template <int taps, int step>
 HWY_INLINE void sum_any(const Neighbours& p, int64_t count) {
   constexpr auto all = std::make_integer_sequence<int, most_neighbours>();
-  static constexpr auto within = rows_of<taps, step, false>(all), beside = rows_of<taps, step, true>(all);
+  static constexpr auto within = rows_of<taps, step, false>(all), across_edge = rows_of<taps, step, true>(all);
   const bool edge = p.low_column > 0 || p.high_column < (count - 1) * step + taps;
-  (edge ? beside : within)[static_cast<size_t>(count - 1)](p);
+  (edge ? across_edge : within)[static_cast<size_t>(count - 1)](p);
 }
 
 // `taps` is 3 or 5, `step` 1 or 2, `count` 1 to most_neighbours.
@@ -510,7 +510,7 @@ std::string refuse_neighbours(const ConvWindows& spec, const Finish& finish) {
   if ((taps != 3 && taps != 5) || step > 2 || spec.dilation.back() != 1)
     return "a float32 image with other windows than of 3 or 5 columns side by side, which oneDNN takes as it is";
   const int64_t pad = spec.pad_low.back(), end = (spec.output.back() - 1) * step - pad + taps;
-  if (pad >= taps || end - spec.input.back() >= taps) return "windows of float32 that lie beside the image altogether";
+  if (pad >= taps || end - spec.input.back() >= taps) return "windows of float32 that lie outside the image altogether";
   if (finish.out.dtype != DType::f32 || (finish.residual.data && finish.residual.dtype != DType::f32))
     return "a float32 image with a result or residual of another type";
   return {};

@@ -199,7 +199,7 @@ class FewChannelsStep final : public BoundStep {
     }
   }
 
-  // The part of the image that a tile's windows see from (y, x) on, with zeros beside it: [channel, row of
+  // The part of the image that a tile's windows see from (y, x) on, with zeros outside it: [channel, row of
   // taps][column].
   void copy(const float* image, int64_t y, int64_t x, float* to) const {
     const int64_t begin = std::clamp<int64_t>(-x, 0, piece_), end = std::clamp(spec_.input[1] - x, begin, piece_);
@@ -218,7 +218,7 @@ class FewChannelsStep final : public BoundStep {
   WindowTileShape tile_;
   Finish finish_;
   const float* image_ = nullptr;
-  WindowLayout within_, copied_;  // of tiles within the image, and of those that see beside it
+  WindowLayout within_, copied_;  // of tiles within the image, and of those that reach outside it
   std::shared_ptr<std::byte> weight_;
   int64_t piece_ = 0;  // columns of the image that a tile sees
   int64_t blocks_ = 1, tiles_ = 0, copy_floats_ = 0, thread_floats_ = 0;

@@ -22,7 +22,7 @@ constexpr int64_t lanes = static_cast<int64_t>(hn::MaxLanes(F()));
 constexpr bool has_many = HWY_TARGET == HWY_AVX3;
 constexpr int64_t prefetch_bytes = 2048;  // ahead in the weight: the hardware does not cross pages
 
-// How many rows at once: sums, and beside them a step's operands, fill the registers. 16-bit elements are mostly those
+// How many rows at once: sums, and next to them a step's operands, fill the registers. 16-bit elements are mostly those
 // of long sums, which wait for memory: half as many keep the code small.
 template <class Type>
 constexpr int64_t most_rows = has_many && sizeof(typename Type::T) == 4 ? 8 : 4;
@@ -84,13 +84,13 @@ HWY_INLINE void dot_column(const Product<Type>& p, int64_t column) {
 
 // Sums of each row, of every second element or every fourth: exacter than one, and none waits for the last addition.
 template <int rows>
-constexpr int turned_sums = rows <= (has_many ? 4 : 1) ? 4 : 2;
+constexpr int transposed_sums = rows <= (has_many ? 4 : 1) ? 4 : 2;
 
 // Adds four elements from k on of as many columns of w as a vector has lanes, which row() gives; those in [first, end)
 // count.
 template <class Type, int rows, class Row>
 HWY_INLINE void add_four(const Product<Type>& p, Row&& row, int64_t k, int first, int end,
-                         VF (&sum)[rows][turned_sums<rows>]) {
+                         VF (&sum)[rows][transposed_sums<rows>]) {
   VF column[4];
   load_columns<Type>(row, column);
 #pragma GCC unroll 4
@@ -98,7 +98,7 @@ HWY_INLINE void add_four(const Product<Type>& p, Row&& row, int64_t k, int first
     if (c < first || c >= end) continue;
 #pragma GCC unroll 8
     for (int r = 0; r < rows; ++r) {
-      VF& to = sum[r][c % turned_sums<rows>];
+      VF& to = sum[r][c % transposed_sums<rows>];
       to = hn::MulAdd(hn::Set(F(), p.x[r * p.ld_x + k + c]), column[c], to);
     }
   }
@@ -106,7 +106,7 @@ HWY_INLINE void add_four(const Product<Type>& p, Row&& row, int64_t k, int first
 template <class Type, int rows, bool whole>
 HWY_INLINE void dot_side_by_side(const Product<Type>& p, int64_t n, int64_t there) {
   using T = typename Type::T;
-  constexpr int sums = turned_sums<rows>;
+  constexpr int sums = transposed_sums<rows>;
   const T* w = p.w + n * p.stride;
   const int64_t stride = p.stride, depth = p.depth;
   const int rest = static_cast<int>(depth % 4);
@@ -152,34 +152,34 @@ void dot_rows_one_by_one(const Product<Type>& p) {
 }
 
 template <class Type>
-using Way = void (*)(const Product<Type>&);
+using Function = void (*)(const Product<Type>&);
 template <class Type, int... i>
-constexpr std::array<Way<Type>, sizeof...(i)> side_by_side_of(std::integer_sequence<int, i...>) {
+constexpr std::array<Function<Type>, sizeof...(i)> side_by_side_of(std::integer_sequence<int, i...>) {
   return {dot_rows_side_by_side<Type, i + 1>...};
 }
 template <class Type, int... i>
-constexpr std::array<Way<Type>, sizeof...(i)> one_by_one_of(std::integer_sequence<int, i...>) {
+constexpr std::array<Function<Type>, sizeof...(i)> one_by_one_of(std::integer_sequence<int, i...>) {
   return {dot_rows_one_by_one<Type, i + 1>...};
 }
 
-// Turning columns costs what it does for any number of rows; one by one, each row has sums of vectors of its own. The
-// choice does not depend on the number of columns, which threads share.
-constexpr int64_t turned_depth(int64_t rows) { return rows <= most_dot_rows ? 64 : 288; }
+// Transposing columns costs what it does for any number of rows; one by one, each row has sums of vectors of its own.
+// The choice does not depend on the number of columns, which threads share.
+constexpr int64_t transposed_depth(int64_t rows) { return rows <= most_dot_rows ? 64 : 288; }
 
 void dot_columns(DType dtype, const void* w, int64_t stride, int64_t columns, int64_t depth, const float* x,
                  int64_t ld_x, int64_t rows, float* out, int64_t ld_out) {
   with_type(dtype, [&](auto type) {
     using Type = decltype(type);
     Product<Type> p{static_cast<const typename Type::T*>(w), stride, columns, depth, x, ld_x, out, ld_out};
-    static constexpr auto turned = side_by_side_of<Type>(std::make_integer_sequence<int, most_rows<Type>>());
+    static constexpr auto transposed = side_by_side_of<Type>(std::make_integer_sequence<int, most_rows<Type>>());
     static constexpr auto single = one_by_one_of<Type>(std::make_integer_sequence<int, most_dot_rows>());
-    const bool turns = depth < lanes || (stride != 0 && depth < turned_depth(rows));
-    const int64_t most = turns ? most_rows<Type> : most_dot_rows;
+    const bool transposes = depth < lanes || (stride != 0 && depth < transposed_depth(rows));
+    const int64_t most = transposes ? most_rows<Type> : most_dot_rows;
     for (int64_t r = 0, now = 0; r < rows; r += now) {
       now = std::min(most, rows - r);
       p.x = x + r * ld_x, p.out = out + r * ld_out;
-      const auto way = static_cast<size_t>(now - 1);
-      turns ? turned[way](p) : single[way](p);
+      const auto which = static_cast<size_t>(now - 1);
+      transposes ? transposed[which](p) : single[which](p);
     }
   });
 }
@@ -255,7 +255,7 @@ void weigh_rows(const Product<Type>& p) {
   }
 }
 template <class Type, int... i>
-constexpr std::array<Way<Type>, sizeof...(i)> weigh_of(std::integer_sequence<int, i...>) {
+constexpr std::array<Function<Type>, sizeof...(i)> weigh_of(std::integer_sequence<int, i...>) {
   return {weigh_rows<Type, i + 1>...};
 }
 
@@ -314,11 +314,11 @@ void add_weighted(DType dtype, const void* w, int64_t stride, int64_t columns, i
   with_type(dtype, [&](auto type) {
     using Type = decltype(type);
     Product<Type> p{static_cast<const typename Type::T*>(w), stride, columns, depth, x, ld_x, out, ld_out};
-    static constexpr auto ways = weigh_of<Type>(std::make_integer_sequence<int, most_rows<Type>>());
+    static constexpr auto functions = weigh_of<Type>(std::make_integer_sequence<int, most_rows<Type>>());
     for (int64_t r = 0, now = 0; r < rows; r += now) {
       now = std::min(most_rows<Type>, rows - r);
       p.x = x + r * ld_x, p.out = out + r * ld_out;
-      ways[static_cast<size_t>(now - 1)](p);
+      functions[static_cast<size_t>(now - 1)](p);
     }
   });
 }

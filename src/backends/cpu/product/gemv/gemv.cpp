@@ -15,7 +15,7 @@
 namespace npusim::cpu::product::gemv {
 namespace {
 
-// Columns of a tile of the epilogue: of strided weights more, whose rows are read from new places for every tile.
+// Columns of a tile of the epilogue: of strided weights more, whose rows are read from new addresses for every tile.
 constexpr int64_t chunk_columns = 256, wide_chunk_columns = 1024;
 constexpr int64_t least_long_row = 1024;  // columns that are read in the order of memory
 
@@ -123,9 +123,9 @@ Answer make_gemv_step(Problem& problem) {
   if (a.size(2) == 0) return decline("a sum of nothing");
   // Columns side by side: long ones of a constant are read faster packed.
   constexpr int64_t least_run = 32, most_strided_depth = 32;
-  const bool beside = b.step[2] != -1 && b.run[1] >= std::min(least_run, b.size(1)) && a.size(1) <= gemv_max_rows &&
-                      (!m.constant || a.size(2) <= most_strided_depth);
-  if ((b.step[2] != 1 && !beside) || !b.bounds.empty())
+  const bool adjacent = b.step[2] != -1 && b.run[1] >= std::min(least_run, b.size(1)) && a.size(1) <= gemv_max_rows &&
+                        (!m.constant || a.size(2) <= most_strided_depth);
+  if ((b.step[2] != 1 && !adjacent) || !b.bounds.empty())
     return decline("weights of a sum that do not lie side by side, nor those of columns");
   if (b.dtype != DType::f32 && b.dtype != DType::f16 && b.dtype != DType::bf16)
     return decline(fmt::format("a weight of {}", dtype_name(b.dtype)));

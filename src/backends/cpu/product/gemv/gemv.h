@@ -4,7 +4,7 @@
 
 namespace npusim::cpu::product::gemv {
 
-// Declines unless there are at most gemv_max_rows rows, or a few more beside one weight that every run would have to
+// Declines unless there are at most gemv_max_rows rows, or a few more and one weight that every run would have to
 // pack, and b's elements are neighbours along the depth or, where it is not packed, the columns; and of several
 // products with weights that are constant.
 Answer make_gemv_step(Problem& problem);

@@ -296,7 +296,7 @@ class MatricesInPlaceStep final : public BoundStep {
 Answer make_matrices_in_place_step(Problem& p) {
   Matrices& m = matrices_of(p);
   const Operand &a = m.a, &b = m.b;
-  // Long sums are more exact in slices. Of b, what L2 holds beside some of the rest; few rows read it once.
+  // Long sums are more exact in slices. Of b, what L2 holds next to some of the rest; few rows read it once.
   constexpr int64_t most_depth = 512, most_elements = 1 << 16, least_reread = 7, most_read = 1 << 18;
   if (m.constant) return decline("a constant operand");
   const auto is_known = [](DType type) { return type == DType::f32 || type == DType::f16 || type == DType::bf16; };

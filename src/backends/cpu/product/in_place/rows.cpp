@@ -38,7 +38,7 @@ struct RowsPart {
   const std::byte* residual = nullptr;  // null: none
   std::byte* out = nullptr;
   int64_t rows = 0, columns = 0;
-  // What is multiplied next, brought into the cache meanwhile: so many bytes in a step along the depth.
+  // What is multiplied next, prefetched into the cache meanwhile: so many bytes in a step along the depth.
   const std::byte* next = nullptr;
   int64_t pace = 0;
 };
@@ -153,7 +153,7 @@ Split choose_split(int64_t rows, int64_t columns, int64_t threads) {
       const int64_t blocks = ceil_div(my_rows, rows_of[static_cast<size_t>(width)]);
       const double height = static_cast<double>(my_rows) / static_cast<double>(blocks);
       // Half cycles of a step along the depth, which has two loads and two products in a cycle; loads cost a little
-      // beside products too. Panels come from memory, and rows from the cache of whoever wrote them: mostly the thread
+      // next to products too. Panels come from memory, and rows from the cache of whoever wrote them: mostly the thread
       // that has the same share of rows, and all of them where threads share the panels.
       const auto step = [&](int64_t v) {
         const double loads = height + static_cast<double>(v), products = height * static_cast<double>(v);
@@ -178,7 +178,7 @@ HWY_EXPORT(choose_split);
 
 namespace {
 
-constexpr int64_t least_rows = 16;             // below, the weight's way from memory counts
+constexpr int64_t least_rows = 16;             // below, loading the weight from memory counts
 constexpr int64_t most_depth = 4096;           // of a panel that L2 holds
 constexpr int64_t group_bytes = 256 << 10;     // of panels that stay in L2 while the rows come, or of widened rows
 constexpr int64_t low_block_bytes = 24 << 10;  // of widened rows that stay in L1 while a small weight comes

@@ -81,8 +81,8 @@ std::string fuse_epilogue(const Problem& p, ConvSpec& s, PrimitiveMemory& m) {
 
 // A copy of the image, stored with strides `from`, into dense channels last of type `to`, whose rows have room for
 // `pad` pixels before them and `row` in all.
-Kernel turn_image(const Kernel& kernel, const std::vector<int64_t>& extents, const std::vector<int64_t>& from, DType to,
-                  int64_t pad, int64_t row) {
+Kernel transposing_kernel(const Kernel& kernel, const std::vector<int64_t>& extents, const std::vector<int64_t>& from,
+                          DType to, int64_t pad, int64_t row) {
   const Access& image = kernel.contraction->a;
   std::vector<size_t> order{0};  // [n, spatial…, channel]
   for (size_t d = 2; d < extents.size(); ++d) order.push_back(d);
@@ -108,9 +108,9 @@ struct Asked {
   std::vector<float> wide;     // the weight as f32, where it is not taken as it lies
   std::optional<Kernel> copy;  // or what copies it so in every run
   DType image_type = DType::f32;
-  int64_t elements = 1;           // what the windows span in memory; widened as a whole
-  std::vector<int64_t> turned;    // the image's strides, where the convolution gets a copy with channels last
-  std::optional<ConvSpec> piece;  // of a long row, with channels last and without padding
+  int64_t elements = 1;             // what the windows span in memory; widened as a whole
+  std::vector<int64_t> transposed;  // the image's strides, where the convolution gets a copy with channels last
+  std::optional<ConvSpec> piece;    // of a long row, with channels last and without padding
   std::string declined;
 };
 
@@ -157,7 +157,7 @@ Asked ask(const Problem& p) {
   asked.memory.src = at(c.a), asked.memory.weight = at(c.b);
   asked.memory.packs_weight = !p.conv.constant;
   asked.memory.weight_type = weight_type;
-  // A 16-bit weight is widened, and a flipped one (transposed convolution) turned, dense in the order of its strides'
+  // A 16-bit weight is widened, and a flipped one (transposed convolution) reversed, dense in the order of its strides'
   // dimensions; once when it is constant.
   if (weight_type == spec.types.operands && !backwards(spec.weight_strides)) return asked;
   asked.memory.weight_type = DType::f32;
@@ -174,14 +174,14 @@ Asked ask(const Problem& p) {
 
 // oneDNN has fast code for dense channels last and, with an image in another order than what it writes or the strided
 // view a 1x1 window of stride 2 sees, only its reference.
-void turn(Asked& asked) {
+void transpose_image(Asked& asked) {
   ConvSpec& spec = asked.spec;
   const auto extents = tensor_extents(spec.batch, spec.groups * spec.in_channels, spec.input);
   const std::vector<int64_t> dense = dense_strides(extents, true);
   bool same = true;
   for (size_t d = 0; d < extents.size(); ++d) same = same && (extents[d] == 1 || spec.image_strides[d] == dense[d]);
   if (same) return;
-  asked.turned = spec.image_strides;
+  asked.transposed = spec.image_strides;
   spec.image_strides = dense;
 }
 
@@ -204,7 +204,7 @@ void cut(Asked& asked) {
   piece.pad_low[last] = piece.pad_high[last] = 0;
   piece.image_strides = dense_strides(tensor_extents(1, s.groups * s.in_channels, piece.input), true);
   piece.dst_strides = dense_strides(tensor_extents(1, s.groups * s.out_channels, piece.output), true);
-  if ((s.pad_low[last] > 0 || s.pad_high[last] > 0) && asked.turned.empty()) asked.turned = s.image_strides;
+  if ((s.pad_low[last] > 0 || s.pad_high[last] > 0) && asked.transposed.empty()) asked.transposed = s.image_strides;
   asked.piece = std::move(piece);
 }
 
@@ -223,16 +223,16 @@ class ConvStep final : public BoundStep {
     dtype_ = asked.image_type;
     image_ = static_cast<const std::byte*>(asked.memory.src);
     const DType src = spec.types.operands;
-    elements_ = dtype_ == src && asked.turned.empty() ? 0 : asked.elements;
-    if (!asked.turned.empty()) {
+    elements_ = dtype_ == src && asked.transposed.empty() ? 0 : asked.elements;
+    if (!asked.transposed.empty()) {
       const auto extents = tensor_extents(spec.batch, spec.groups * spec.in_channels, spec.input);
       const int64_t pad = asked.piece ? spec.pad_low.back() : 0;
       row_ = asked.piece ? padded_row(spec) : spec.input.back();
-      const Kernel turn = turn_image(p.kernel, extents, asked.turned, src, pad, row_);
-      elements_ = turn.args[1].elements;
+      const Kernel transpose = transposing_kernel(p.kernel, extents, asked.transposed, src, pad, row_);
+      elements_ = transpose.args[1].elements;
       pads_ = row_ > spec.input.back();
-      turn_ = std::make_unique<loops::Loops>(turn, threads_);
-      turn_args_ = {p.args[static_cast<size_t>(image.arg)].data, nullptr};
+      transpose_ = std::make_unique<loops::Loops>(transpose, threads_);
+      transpose_args_ = {p.args[static_cast<size_t>(image.arg)].data, nullptr};
     }
     const auto lines = [](int64_t elements, DType type) {
       return (static_cast<size_t>(elements) * dtype_size(type) + 63) / 64 * 64;
@@ -260,7 +260,7 @@ class ConvStep final : public BoundStep {
     BoundStep::set_scratch(scratch);
     std::byte *weight = scratch_ + src_bytes_, *dst = weight + weight_bytes_;
     if (loops_) epilogue_args_[static_cast<size_t>(epilogue_.leaf)] = dst;
-    if (turn_) turn_args_[1] = scratch_;
+    if (transpose_) transpose_args_[1] = scratch_;
     if (copy_) copy_args_[1] = weight;
     bound_ = {.workspace = dst + dst_bytes_,
               .src = elements_ ? scratch_ : nullptr,
@@ -271,9 +271,9 @@ class ConvStep final : public BoundStep {
 
   void run() override {
     if (copy_) copy_->run(copy_args_.data());
-    if (turn_) {
+    if (transpose_) {
       if (pads_) std::memset(scratch_, 0, src_bytes_);
-      turn_->run(turn_args_.data());
+      transpose_->run(transpose_args_.data());
     } else if (elements_) {
       on_threads(threads_, [this](int thread) {
         const int64_t begin = elements_ * thread / threads_, end = elements_ * (thread + 1) / threads_;
@@ -295,7 +295,7 @@ class ConvStep final : public BoundStep {
 
   std::string describe() const override {
     return fmt::format("conv {}{}{}{}", conv_->implementation(),
-                       turn_       ? " turned"
+                       transpose_  ? " transposed"
                        : elements_ ? " widened"
                                    : "",
                        pieces_.empty() ? "" : fmt::format(", {} pieces", pieces_.size()), loops_ ? " + epilogue" : "");
@@ -313,7 +313,7 @@ class ConvStep final : public BoundStep {
     const auto src = static_cast<int64_t>(dtype_size(s.types.operands)),
                dst = static_cast<int64_t>(dtype_size(loops_ ? DType::f32 : s.types.dst));
     const int64_t pixels = asked.piece->output.back(), step = s.groups * s.in_channels * s.stride.back();
-    const int64_t image = turn_ ? row_ * s.groups * s.in_channels : s.image_strides[0];
+    const int64_t image = transpose_ ? row_ * s.groups * s.in_channels : s.image_strides[0];
     for (int64_t n = 0; n < s.batch; ++n)
       for (int64_t x = 0; x < s.output.back(); x += pixels) {
         const int64_t first = std::min(x, s.output.back() - pixels);
@@ -337,8 +337,8 @@ class ConvStep final : public BoundStep {
   EpilogueKernel epilogue_;
   std::vector<void*> epilogue_args_;
   std::unique_ptr<loops::Loops> loops_;
-  std::unique_ptr<loops::Loops> turn_, copy_;  // of the image, of the weight
-  std::vector<void*> turn_args_, copy_args_;
+  std::unique_ptr<loops::Loops> transpose_, copy_;  // of the image, of the weight
+  std::vector<void*> transpose_args_, copy_args_;
 };
 
 MadePrimitive make_primitive(const Problem& p, const Asked& asked) {
@@ -348,7 +348,7 @@ MadePrimitive make_primitive(const Problem& p, const Asked& asked) {
 
 // Sums with channels last.
 void ask_for_sums(Asked& asked) {
-  turn(asked);
+  transpose_image(asked);
   ConvSpec& spec = asked.spec;
   spec.types = {.operands = spec.types.operands, .adds = {}};
   spec.dst_strides = dense_strides(tensor_extents(spec.batch, spec.groups * spec.out_channels, spec.output), true);
@@ -375,7 +375,7 @@ Answer make_onednn_conv_step(Problem& p) {
   Asked sums = asked;
   if (std::string why = fuse_epilogue(p, asked.spec, asked.memory); !why.empty()) return decline(std::move(why));
   const bool channels_last = asked.spec.dst_strides[1] == 1;
-  if (channels_last) turn(asked), cut(asked);
+  if (channels_last) transpose_image(asked), cut(asked);
   MadePrimitive conv = make_primitive(p, asked);
   const std::vector<int64_t>& kernel = asked.spec.kernel;
   if (!channels_last && conv.primitive && conv.primitive->by_products() &&

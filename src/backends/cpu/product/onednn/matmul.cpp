@@ -128,8 +128,7 @@ std::string refuse_operands(const Problem& p, const Matrices& m) {
   if (a.size(2) == 0) return "a sum of nothing";
   if (!a.bounds.empty() || !b.bounds.empty()) return "an operand with padding";
   if (b.step[1] < 1 || b.step[2] < 1) return "a weight with more than two strides";
-  if (m.axes.rows.dims.size() + m.axes.columns.dims.size() != m.kernel.space.size())
-    return "a result repeated along a dimension";
+  if (m.axes.rows.dims.size() + m.axes.columns.dims.size() != m.kernel.space.size()) return "a broadcast result";
   return {};
 }
 

@@ -38,9 +38,9 @@ bool take_flags() {
 }
 
 // Two steps of one kernel, of which a run takes the first or, where its results are not to be had so, the second.
-class TwoWays : public BoundStep {
+class TwoSteps : public BoundStep {
  public:
-  TwoWays(std::unique_ptr<BoundStep> fast, std::unique_ptr<BoundStep> exact)
+  TwoSteps(std::unique_ptr<BoundStep> fast, std::unique_ptr<BoundStep> exact)
       : fast_(std::move(fast)), exact_(std::move(exact)) {
     scratch_bytes_ = std::max(fast_->scratch_bytes(), exact_->scratch_bytes());
   }
@@ -55,9 +55,9 @@ class TwoWays : public BoundStep {
   std::unique_ptr<BoundStep> fast_, exact_;
 };
 
-class GuardedStep final : public TwoWays {
+class GuardedStep final : public TwoSteps {
  public:
-  using TwoWays::TwoWays;
+  using TwoSteps::TwoSteps;
   void run() override {
     fast_->run();
     if (!take_flags()) return;
@@ -73,11 +73,11 @@ class GuardedStep final : public TwoWays {
   bool met_nan_ = false;
 };
 
-class FiniteStep final : public TwoWays {
+class FiniteStep final : public TwoSteps {
  public:
   FiniteStep(std::unique_ptr<BoundStep> fast, std::unique_ptr<BoundStep> exact, DType dtype, const std::byte* data,
              int64_t count, int threads)
-      : TwoWays(std::move(fast), std::move(exact)), dtype_(dtype), data_(data), count_(count), threads_(threads) {}
+      : TwoSteps(std::move(fast), std::move(exact)), dtype_(dtype), data_(data), count_(count), threads_(threads) {}
   void run() override {
     std::atomic<bool> finite = true;
     on_threads(threads_, [&](int thread) {

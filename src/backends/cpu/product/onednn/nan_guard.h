@@ -2,7 +2,7 @@
 //
 // A minimum, maximum or comparison that drops a NaN raises the processor's flag of an invalid operation, in the thread
 // that executes it; so does whatever makes a NaN of numbers. The flag stays until it is taken: a step after which no
-// thread has it met no NaN where one could get lost. Reading it costs nothing beside a convolution.
+// thread has it met no NaN where one could get lost. Reading it costs nothing next to a convolution.
 #pragma once
 #include <memory>
 #include <span>

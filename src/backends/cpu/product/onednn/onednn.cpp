@@ -50,7 +50,7 @@ namespace {
 
 // Tells oneDNN, which heeds it before its first primitive only, what instruction_set() says.
 void limit_library() {
-  static const bool told = [] {
+  static const bool limited = [] {
     using dnnl::cpu_isa;
     constexpr cpu_isa sets[] = {cpu_isa::sse41, cpu_isa::sse41, cpu_isa::avx2, cpu_isa::avx512_core,
                                 cpu_isa::avx512_core_bf16};
@@ -58,7 +58,7 @@ void limit_library() {
     return !instruction_set_is_limited() ||
            dnnl::set_max_cpu_isa(sets[static_cast<size_t>(set)]) == dnnl::status::success;
   }();
-  if (!told) fail(ErrorKind::internal, "oneDNN was used before its instruction set was limited");
+  if (!limited) fail(ErrorKind::internal, "oneDNN was used before its instruction set was limited");
 }
 
 using dnnl::memory;
@@ -210,11 +210,11 @@ std::shared_ptr<const Primitive> create(PrimitiveCache& cache, const ConvSpec& s
   const bool adds_whole =
       std::any_of(s.add_strides.begin(), s.add_strides.end(), [](auto& add) { return !add.empty(); });
   if (adds_whole && s.dst_strides[1] == 1 && by_products)
-    return declined("oneDNN's convolution by products adds tensors at wrong places");
+    return declined("oneDNN's convolution by products adds tensors at wrong positions");
   // Its depthwise ones give all channels what they add to the first ones, if a tensor to add has the extents of the one
   // pixel of the output (2.6).
   if (has_one_pixel(s) && !s.add_strides.empty() && made->implementation.find("brdgmm") != std::string::npos)
-    return declined("oneDNN's depthwise convolution of one pixel adds at wrong places");
+    return declined("oneDNN's depthwise convolution of one pixel adds at wrong positions");
   if (!by_products && flags_at_random(*made, s.ops, s.out_channels == 1 ? s.groups : s.out_channels))
     return declined(unseen_nan);
   made->primitive = Conv(desc);

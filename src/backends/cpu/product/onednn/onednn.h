@@ -29,7 +29,7 @@ struct ProductSpec {
   int64_t weight_column_stride = 0, weight_stride = 0;  // between columns, along the depth
   bool bias = false;
   std::vector<EpilogueOp> ops;
-  std::vector<int64_t> add_strides;  // of each op that adds, between rows; 0: the same for all
+  std::vector<int64_t> add_strides;  // of each op that adds, between rows; 0: broadcast
 };
 
 struct PrimitiveMemory {
@@ -59,7 +59,7 @@ class BoundPrimitive {
   virtual void rebind(const Scratch& scratch) = 0;
 };
 // A primitive, or why there is none: oneDNN has no implementation, only its reference, which is a hundred times slower
-// than any other way, or one known to be wrong.
+// than any other implementation, or one known to be wrong.
 struct MadePrimitive {
   std::unique_ptr<BoundPrimitive> primitive;
   std::string declined;

@@ -1,4 +1,4 @@
-// Tiles of a few channels by many neighbouring pixels, which are read where they lie: beside the image a mask makes
+// Tiles of a few channels by many neighbouring pixels, which are read where they lie: outside the image a mask makes
 // zeros of what is there, and rows of taps above and below it are left out.
 #include "backends/cpu/product/planes/few_planes.h"
 
@@ -120,7 +120,7 @@ HWY_INLINE void add_lines(const PlanesTile& p, int64_t channel, int64_t line, VF
   }
 }
 
-// Once for all ways to sum: its code is long.
+// Once for all sums: its code is long.
 template <int channels, int vectors>
 HWY_NOINLINE void end_planes(VF (&sum)[channels][vectors], const PlanesTile& p, const TileEnd& end) {
   end_tile(sum, end, nullptr, p.residual, p.out, p.last);
@@ -171,8 +171,8 @@ constexpr std::array<std::array<SumPlanes, most_tile_vectors>, tile_planes> all_
 void sum_few_planes(const PlanesTile& p, const TileEnd& end, int64_t channels, int64_t vectors, int64_t step) {
   constexpr auto counts = std::make_integer_sequence<int, static_cast<int>(tile_planes)>();
   static constexpr std::array within{all_tiles<1, false>(counts), all_tiles<2, false>(counts)},
-      beside{all_tiles<1, true>(counts), all_tiles<2, true>(counts)};
-  const auto& tiles = (p.mask ? beside : within)[static_cast<size_t>(step - 1)];
+      across_edge{all_tiles<1, true>(counts), all_tiles<2, true>(counts)};
+  const auto& tiles = (p.mask ? across_edge : within)[static_cast<size_t>(step - 1)];
   tiles[static_cast<size_t>(channels - 1)][static_cast<size_t>(vectors - 1)](p, end);
 }
 

@@ -134,7 +134,7 @@ int64_t blocks_of_row(const ConvWindows& spec, const PlanesTileShape& tile) {
 }
 
 // Cycles for each pixel, roughly: lines are copied, and lanes behind the last pixel stay idle, where oneDNN gets the
-// image turned and gives its result to be turned again.
+// image transposed and gives its result to be transposed again.
 bool is_cheaper(const ConvWindows& spec, const PlanesTileShape& tile) {
   const auto lanes = static_cast<double>(tile.lanes);
   const double pixels = static_cast<double>(spec.output.back()) / static_cast<double>(blocks_of_row(spec, tile));
@@ -226,7 +226,7 @@ class PlanesStep final : public BoundStep {
      end_);
   }
 
-  // What the windows of these pixels see: [channel, line of taps][column], with zeros beside the image.
+  // What the windows of these pixels see: [channel, line of taps][column], with zeros outside the image.
   void fill(float* patch, int64_t n, int64_t row, int64_t x0, int64_t pixels) const {
     const size_t last = spec_.output.size() - 1;
     const int64_t first = x0 - spec_.pad_low[last], count = pixels + reach_;

@@ -171,7 +171,7 @@ std::unique_ptr<BoundStep> make_distances_step(const Kernel& kernel, std::span<c
   const std::optional<PairedReduction> found = Matcher(kernel).match();
   if (!found || !is_plain(kernel, *found->a) || !is_plain(kernel, *found->b) || !fills_tiles(kernel, *found))
     return nullptr;
-  // What varies along the row beside the reduction has no place in a product's epilogue.
+  // What varies along the row outside the reduction cannot be in a product's epilogue.
   const Dependence depends = dependence_of(kernel);
   for (const Store& s : kernel.stores)
     if (s.accumulate || ((dims_of(s.access, depends) | depends.dims[static_cast<size_t>(s.expr)]) & row_of(kernel)))

@@ -100,7 +100,7 @@ std::optional<SumOfProducts> operands_of(const Kernel& k, const Expr& sum) {
   return sums;
 }
 
-void turn(SumOfProducts& s) {
+void swap_operands(SumOfProducts& s) {
   std::swap(s.a, s.b);
   std::swap(s.axes.rows, s.axes.columns);
   if (s.selected != SumOfProducts::none)
@@ -120,7 +120,7 @@ void arrange(const Kernel& k, SumOfProducts& s) {
     return least == 1;
   };
   ProductAxes& x = s.axes;
-  if (neighbours(x.rows) && !neighbours(x.columns)) turn(s);
+  if (neighbours(x.rows) && !neighbours(x.columns)) swap_operands(s);
   int64_t rows_step = 0;
   for (const int d : x.rows.dims) rows_step = std::max(rows_step, step(d));
   while (x.columns.dims.size() > 1 && step(x.columns.dims[0]) > rows_step &&

@@ -232,15 +232,15 @@ HWY_INLINE void pack(const Operand& o, const WidePart& p, const From* elements, 
   const bool lines = stretches.count == 1 && stretches.all[0].step == 1;
   const auto batch = static_cast<size_t>(p.batch);
   const int64_t* at = o.offsets[1].data();
-  // Whatever is outside has no place in memory, but a number. What wraps around does so twice.
-  const auto place = [&](int64_t i, int64_t k) {
+  // Whatever is outside has an offset, but no memory. What wraps around does so twice.
+  const auto offset_of = [&](int64_t i, int64_t k) {
     return static_cast<int64_t>(static_cast<uint64_t>(o.offset) + static_cast<uint64_t>(o.offsets[0][batch]) +
                                 static_cast<uint64_t>(at[i]) +
                                 static_cast<uint64_t>(o.offsets[2][static_cast<size_t>(k)]));
   };
   for (int64_t k = p.k0; k < p.k1; ++k, dst += p.width) {
     if (lines && o.bounds.empty()) {  // of a matrix are pages apart, which the hardware does not see coming
-      const From* ahead = elements + place(p.i0, std::min(k + lines_ahead, p.k1 - 1));
+      const From* ahead = elements + offset_of(p.i0, std::min(k + lines_ahead, p.k1 - 1));
       for (int64_t i = 0; i < p.i1 - p.i0; i += 8) __builtin_prefetch(ahead + i);
     }
     const auto inside = [&](int64_t i) {
@@ -258,7 +258,7 @@ HWY_INLINE void pack(const Operand& o, const WidePart& p, const From* elements, 
         while (begin < end && !inside(begin)) ++begin, *first++ = 0;
         while (begin < end && !inside(end - 1)) --end, *--behind = 0;
       }
-      if (begin < end) copy_stretch(elements + place(begin, k), step, end - begin, first);
+      if (begin < end) copy_stretch(elements + offset_of(begin, k), step, end - begin, first);
     }
     if (p.i1 - p.i0 < p.width) std::fill(dst + (p.i1 - p.i0), dst + p.width, T{});
   }

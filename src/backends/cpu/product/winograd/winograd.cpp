@@ -270,7 +270,7 @@ Answer make_winograd_step(Problem& p) {
       make_axis(kernel.space, {}), make_axis(kernel.space, {0, 3, 4}), make_axis(kernel.space, {1, 2}), {}};
   auto finish = match_finish(kernel, p.args, axes, p.chain);
   if (!finish) return decline(p.chain ? "an epilogue that tiles do not end with" : no_chain(kernel));
-  if (!onednn::repeatable(kernel)) return decline("a result in the place of what is read");
+  if (!onednn::repeatable(kernel)) return decline("a result that overwrites what is read");
   Answer direct = onednn::make_onednn_conv_step(p);
   if (!direct.step) direct = onednn::make_onednn_sums_step(p);
   if (!direct.step) return decline("for what is not finite: " + direct.declined);

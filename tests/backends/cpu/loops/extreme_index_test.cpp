@@ -1,4 +1,4 @@
-// The loops interpreter against the reference evaluator: extremes and their places, sums of products, counts.
+// The loops interpreter against the reference evaluator: extremes and their indices, sums of products, counts.
 #include <limits>
 
 #include "backends/cpu/loops/check.h"
@@ -20,8 +20,8 @@ Check ties(unsigned seed) {
   return check;
 }
 
-// The row's first place of the extreme, of NaN the first or the last one.
-Ex place(KernelBuilder& b, Ex x, Ex top, Ex at, bool last_nan, bool narrow) {
+// The row's first index of the extreme, of NaN the first or the last one.
+Ex index_of(KernelBuilder& b, Ex x, Ex top, Ex at, bool last_nan, bool narrow) {
   const bool real = x.type() >= Scalar::f32;
   if (narrow) {
     at = b.cast(at, Scalar::f32);
@@ -65,15 +65,15 @@ TEST(LoopPlaces, Rows) {
         Ex index = b.integer(0);
         for (int d = 2; d < rank; ++d) index = index * space[static_cast<size_t>(d)] + b.index(d);
         const Coord result[] = {b.dim(0), b.dim(1)};
-        const Ex found = place(b, x, top, index, last, narrow);
+        const Ex found = index_of(b, x, top, index, last, narrow);
         if (form % 3 != 0) b.store(b.output({dtype, {3, 5}}), result, top);
         b.store(b.output({DType::i64, {3, 5}}), result, found);
-        check_kernel_runs(b.finish("place"), ties(++seed));
+        check_kernel_runs(b.finish("index"), ties(++seed));
         if (HasFatalFailure()) return;
       }
 }
 
-// Windows that leave the operand, whose places are counted in it.
+// Windows that leave the operand, whose indices are counted in it.
 TEST(LoopPlaces, Windows) {
   unsigned seed = 1;
   for (DType dtype : {DType::f32, DType::i64, DType::f64})
@@ -106,20 +106,20 @@ TEST(LoopPlaces, Windows) {
           }
 }
 
-// Places that are data.
+// Indices that are data.
 TEST(LoopPlaces, Given) {
   unsigned seed = 1;
   for (int64_t n : {1, 7, 16, 300})
     for (bool last : {false, true})
       for (bool outside : {false, true}) {
         KernelBuilder b({9, n}, 1);
-        const Coord direct[] = {b.dim(0), b.dim(1)}, turned[] = {b.dim(1), b.dim(0)};
-        const std::span<const Coord> at = outside ? std::span<const Coord>(turned) : std::span<const Coord>(direct);
+        const Coord direct[] = {b.dim(0), b.dim(1)}, transposed[] = {b.dim(1), b.dim(0)};
+        const std::span<const Coord> at = outside ? std::span<const Coord>(transposed) : std::span<const Coord>(direct);
         const Shape shape = outside ? Shape{n, 9} : Shape{9, n};
         const Ex x = b.load(b.input({DType::f32, shape}), at), given = b.load(b.input({DType::i32, shape}), at);
         const Ex top = b.reduce(Reduction::max, x);
         const Coord result[] = {b.dim(0)};
-        const Ex found = place(b, x, top, given, last, true);
+        const Ex found = index_of(b, x, top, given, last, true);
         b.store(b.output({DType::f32, {9}}), result, top);
         b.store(b.output({DType::i64, {9}}), result, found);
         Check check = ties(++seed);
@@ -135,8 +135,8 @@ TEST(LoopPlaces, SumsOfProductsAndCounts) {
       for (bool outside : {false, true}) {
         if (n * rows > 100000) continue;
         KernelBuilder b({rows, n}, 1);
-        const Coord direct[] = {b.dim(0), b.dim(1)}, turned[] = {b.dim(1), b.dim(0)};
-        const std::span<const Coord> at = outside ? std::span<const Coord>(turned) : std::span<const Coord>(direct);
+        const Coord direct[] = {b.dim(0), b.dim(1)}, transposed[] = {b.dim(1), b.dim(0)};
+        const std::span<const Coord> at = outside ? std::span<const Coord>(transposed) : std::span<const Coord>(direct);
         const Shape shape = outside ? Shape{n, rows} : Shape{rows, n};
         const Ex x = b.load(b.input({DType::f32, shape}), at), y = b.load(b.input({DType::f32, shape}), at);
         const Coord one[] = {b.dim(0)};
