@@ -1,4 +1,4 @@
-// Speed of the CPU's loops interpreter: bytes per second beside the machine's copy bandwidth, ns for tiny kernels.
+// Speed of the CPU's loops interpreter: bytes per second next to the machine's copy bandwidth, ns for tiny kernels.
 #include <benchmark/benchmark.h>
 
 #include <cmath>

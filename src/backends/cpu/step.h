@@ -25,7 +25,7 @@ struct Context {
   std::shared_ptr<product::onednn::PrimitiveCache> primitives;
   std::shared_ptr<product::SharedInputs> inputs;  // of the segment that steps are made for
   bool bf16 = false;                              // the machine has arithmetic for bf16 operands
-  bool sees_nan = false;  // where a library loses a NaN is seen (product/nan_guard.h): it may apply activations
+  bool sees_nan = false;  // a lost NaN is seen (product/onednn/nan_guard.h): libraries may apply activations
   bool multiplies(DType type) const { return type == DType::f32 || (type == DType::bf16 && bf16); }  // else widened
 };
 

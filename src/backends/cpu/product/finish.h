@@ -1,5 +1,5 @@
 // The usual ends of a product — bias, activation, residual, clamp, rounding to the output's type — applied to each of
-// its tiles while it is in L1. Other epilogues run as Loops (contraction_epilogue.h).
+// its tiles while it is in L1. Other epilogues run as Loops (epilogue.h).
 #pragma once
 #include <limits>
 #include <optional>

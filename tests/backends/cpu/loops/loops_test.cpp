@@ -530,7 +530,7 @@ TEST(Loops, GatherInPaddedWindows) {
       b.store(b.output({DType::f32, {4, width}}), select(b.in_bounds(at, 64), one + many * 2.0, -1.0));
       check_kernel_runs(b.finish("padded_gather"));
     }
-  // Beside the image an index may be anything.
+  // Outside the image an index may be anything.
   KernelBuilder b({8});
   const int table = b.input({DType::f32, {2, 6}});
   const Affine at = b.dim(0) + -1;
