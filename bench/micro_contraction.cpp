@@ -166,7 +166,7 @@ void blas_matmul(benchmark::State& state) {
           [&] { sgemm(row_major, plain, transposed, m, n, k, 1, x.data(), k, w.data(), k, 0, y.data(), n); });
 }
 
-// Ten weights in turn, so that none is left in a cache.
+// Ten weights one after the other, so that none is left in a cache.
 void gemv(benchmark::State& state, DType type) {
   const int64_t m = state.range(0), n = state.range(1), k = state.range(2);
   Bench bench;
@@ -174,7 +174,7 @@ void gemv(benchmark::State& state, DType type) {
   measure(state, bench, 0, 10.0 * static_cast<double>(n * k) * static_cast<double>(dtype_size(type)));
 }
 
-// Twelve layers in turn: the weights come from memory, as in a model.
+// Twelve layers one after the other: the weights come from memory, as in a model.
 void layers(benchmark::State& state, DType type, Tail tail) {
   const int64_t m = state.range(0), n = state.range(1), k = state.range(2);
   Bench bench;

@@ -1,4 +1,4 @@
-// Speed of the CPU's loops interpreter: bytes per second beside the machine's copy bandwidth, ns for tiny kernels.
+// Speed of the CPU's loops interpreter: bytes per second next to the machine's copy bandwidth, ns for tiny kernels.
 #include <benchmark/benchmark.h>
 
 #include <cmath>
@@ -28,7 +28,7 @@ void run_kernel(benchmark::State& state, const Kernel& k) {
     bytes += static_cast<int64_t>(memory.back().size());
     args.push_back(memory.back().data());
   }
-  Loops loops(k, thread_count());
+  loops::Loops loops(k, thread_count());
   for (auto _ : state) loops.run(args.data());
   state.SetBytesProcessed(state.iterations() * bytes);
 }

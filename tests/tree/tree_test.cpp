@@ -98,7 +98,10 @@ const std::set<std::string> device_half_may_see = {"base", "kernel", "kernel/fac
 // The rooms of a backend, each of which sees those before it. Of the files beside them they see those that include no
 // room themselves.
 const std::map<std::string, std::vector<std::string>> rooms = {
-    {"cpu", {"order", "fourier", "loops", "product", "window", "attention"}},
+    {"cpu",
+     {"order", "fourier", "loops/tiles", "loops/rewrite", "loops/moves", "loops/plan", "loops", "product",
+      "product/gemv", "product/blocks", "product/onednn", "product/winograd", "product/channels_last", "product/planes",
+      "product/in_place", "product/batched", "product/reductions", "window", "attention"}},
     {"cuda",
      {"codegen", "codegen/device", "codegen/products", "codegen/attention", "codegen/rows", "codegen/choose",
       "codegen/stream/facts", "codegen/stream/attention", "codegen/stream", "helper"}}};
@@ -157,21 +160,32 @@ TEST(Tree, RoomsOfABackendSeeThoseBelow) {
   }
 }
 
-// "backends/cuda/codegen/stream" is npusim::cuda::codegen::stream, in all its files.
-TEST(Tree, ARoomOfCodegenIsANamespace) {
-  const std::regex opens("namespace (npusim[\\w:]*) \\{");
-  size_t files = 0;
+// "backends/cuda/codegen/stream" is npusim::cuda::codegen::stream, in all its files; so is each folder of backends/cpu,
+// and what is compiled once per instruction set is in a namespace of it.
+TEST(Tree, ARoomIsANamespace) {
+  const std::regex opens("namespace (npusim[\\w:]*?)(::HWY_NAMESPACE)? \\{");
+  std::map<std::string, size_t> files;
   for (const Line& line : all_lines()) {
     const std::string folder = folder_of(line.file);
-    const size_t room = folder.find("/codegen");
     std::smatch match;
-    if (!folder.starts_with("backends/") || room == std::string::npos || !std::regex_match(line.text, match, opens))
-      continue;
+    const bool held = folder.starts_with("backends/cpu") || folder.starts_with("backends/cuda/codegen");
+    if (!held || !std::regex_match(line.text, match, opens)) continue;
     const std::string path = "npusim" + folder.substr(folder.find('/'));
     EXPECT_EQ(match[1], std::regex_replace(path, std::regex("/"), "::")) << line.where();
-    ++files;
+    ++files[folder.substr(0, folder.find('/', sizeof("backends")))];
   }
-  EXPECT_GT(files, 60u);
+  EXPECT_GT(files["backends/cpu"], 150u);
+  EXPECT_GT(files["backends/cuda"], 60u);
+}
+
+// A folder of more has more than one job.
+TEST(Tree, RoomsAreSmall) {
+  std::map<std::string, std::set<std::string>> files;
+  for (const Line& line : all_lines())
+    if (const std::string folder = folder_of(line.file); folder.starts_with("backends/cpu"))
+      files[folder].insert(line.file);
+  EXPECT_EQ(files.size(), rooms.at("cpu").size() + 1);
+  for (const auto& [folder, names] : files) EXPECT_LE(names.size(), 30u) << folder;
 }
 
 // As src/CMakeLists.txt divides a backend's folder, "src/backends/x/": target*, codegen/ and the programs of helper/
@@ -220,14 +234,16 @@ TEST(Tree, EveryFolderIsInTheTable) {
       EXPECT_TRUE(may_see.contains(name)) << name;
     }
   }
-  for (const std::string& backend : backends())
-    for (const auto& entry : fs::directory_iterator(root / "src/backends" / backend)) {
-      const std::string name = entry.path().filename().string();
+  for (const std::string& backend : backends()) {
+    const fs::path folder = root / "src/backends" / backend;
+    for (const auto& entry : fs::recursive_directory_iterator(folder)) {
+      const std::string name = fs::relative(entry.path(), folder).string();
       if (!entry.is_directory()) continue;
       ASSERT_TRUE(rooms.contains(backend)) << backend;
       const auto& order = rooms.at(backend);
       EXPECT_TRUE(std::find(order.begin(), order.end(), name) != order.end()) << backend << "/" << name;
     }
+  }
 }
 
 // Names may appear as the default of an option and in text; deciding something by a backend's name may not.

@@ -15,9 +15,9 @@
 #include "backends/cpu/loops/loops.h"
 #include "backends/cpu/memory.h"
 #include "backends/cpu/order/order.h"
-#include "backends/cpu/product/distances.h"
 #include "backends/cpu/product/packed_weight.h"
-#include "backends/cpu/product/wide.h"
+#include "backends/cpu/product/reductions/distances.h"
+#include "backends/cpu/product/reductions/wide.h"
 #include "backends/cpu/window/resample.h"
 #include "backends/cpu/window/window.h"
 #include "base/cancel.h"
@@ -70,14 +70,15 @@ class BorrowedBuffer : public DeviceBuffer {
 // A kernel without contraction: tile bytecode shared by all steps that run it.
 class LoopsStep : public BoundStep {
  public:
-  LoopsStep(std::shared_ptr<Loops> loops, std::vector<void*> args) : loops_(std::move(loops)), args_(std::move(args)) {}
+  LoopsStep(std::shared_ptr<loops::Loops> loops, std::vector<void*> args)
+      : loops_(std::move(loops)), args_(std::move(args)) {}
   void run() override {
     if (!loops_->run(args_.data())) fail(ErrorKind::bad_input, "{}", loops_->trap_message());
   }
   std::string describe() const override { return "loops"; }
 
  private:
-  std::shared_ptr<Loops> loops_;
+  std::shared_ptr<loops::Loops> loops_;
   std::vector<void*> args_;
 };
 
@@ -146,7 +147,7 @@ struct KernelFacts {
   double ns;
   bool order, fourier;
   std::vector<bool> filled;
-  std::map<int, std::shared_ptr<Loops>> loops;  // by the team's threads, where no other step takes the kernel
+  std::map<int, std::shared_ptr<loops::Loops>> loops;  // by the team's threads, where no other step takes the kernel
 };
 
 class KnownKernels {
@@ -196,7 +197,7 @@ class Contexts {
   }
 
   int asked_;
-  std::shared_ptr<WeightCache> weights_;
+  std::shared_ptr<product::WeightCache> weights_;
   std::optional<Context> alone_, team_;
 };
 
@@ -228,23 +229,24 @@ class CpuQueue : public Queue {
   void download(const Placement& from, std::span<std::byte> to) override {
     if (!to.empty()) std::memcpy(to.data(), from.buffer->host() + from.offset, to.size());
   }
-  void clear(const Placement& place, size_t bytes) override {
-    if (bytes > 0) std::memset(place.buffer->host() + place.offset, 0, bytes);
+  void clear(const Placement& to, size_t bytes) override {
+    if (bytes > 0) std::memset(to.buffer->host() + to.offset, 0, bytes);
   }
   void wait() override {}
 
   std::unique_ptr<Segment> prepare(const StepRange& range, std::span<const Placement> placements) override {
     Context context = contexts_.context_for(range, known_);
-    context.inputs = std::make_shared<SharedInputs>();
-    note_written(*context.inputs, written_by(range, placements));
+    context.inputs = std::make_shared<product::SharedInputs>();
+    product::note_written(*context.inputs, written_by(range, placements));
     std::vector<ReadyStep> ready;
     with_team(context.threads, [&] { ready = choose(range, placements, context); });
     return std::make_unique<CpuSegment>(range, std::move(ready), context);
   }
 
  private:
-  static std::vector<SharedInputs::Range> written_by(const StepRange& range, std::span<const Placement> placements) {
-    std::vector<SharedInputs::Range> written;
+  static std::vector<product::SharedInputs::Range> written_by(const StepRange& range,
+                                                              std::span<const Placement> placements) {
+    std::vector<product::SharedInputs::Range> written;
     for (size_t i = 0; i < range.count; ++i) {
       const Step& step = range.sequence.steps[range.first + i];
       const Kernel& kernel = range.program.kernels[static_cast<size_t>(step.kernel)];
@@ -285,15 +287,17 @@ class CpuQueue : public Queue {
     if (kernel.contraction) return {choose_implementation(kernel, bindings, context), alone};
     std::vector<void*> args;
     for (const Binding& binding : bindings) args.push_back(binding.data);
-    std::shared_ptr<Loops>& loops = facts.loops[team.threads];  // which know better what they cost
+    std::shared_ptr<loops::Loops>& loops = facts.loops[team.threads];  // which know better what they cost
     if (loops) return {{std::make_unique<LoopsStep>(loops, std::move(args)), {}}, false};
-    if (facts.order) return {{make_order_step(kernel, std::move(args), context.threads), {}}, alone};
-    if (facts.fourier) return {{make_fourier_step(kernel, std::move(args), context.threads), {}}, alone};
-    if (auto step = make_distances_step(kernel, bindings, context)) return {{std::move(step), {}}, alone};
-    if (auto step = make_wide_step(kernel, bindings, context)) return {{std::move(step), {}}, alone};
-    if (auto step = make_window_step(kernel, bindings, team)) return {{std::move(step), {}}, false};
-    if (auto step = make_resample_step(kernel, bindings, team)) return {{std::move(step), {}}, false};
-    loops = std::make_shared<Loops>(kernel, team.threads);
+    if (facts.order) return {{order::make_order_step(kernel, std::move(args), context.threads), {}}, alone};
+    if (facts.fourier) return {{fourier::make_fourier_step(kernel, std::move(args), context.threads), {}}, alone};
+    if (auto step = product::reductions::make_distances_step(kernel, bindings, context))
+      return {{std::move(step), {}}, alone};
+    if (auto step = product::reductions::make_wide_step(kernel, bindings, context))
+      return {{std::move(step), {}}, alone};
+    if (auto step = window::make_window_step(kernel, bindings, team)) return {{std::move(step), {}}, false};
+    if (auto step = window::make_resample_step(kernel, bindings, team)) return {{std::move(step), {}}, false};
+    loops = std::make_shared<loops::Loops>(kernel, team.threads);
     return {{std::make_unique<LoopsStep>(loops, std::move(args)), {}}, false};
   }
 

@@ -5,21 +5,21 @@
 
 #include "backends/cpu/attention/attention.h"
 #include "backends/cpu/attention/reference.h"
-#include "backends/cpu/product/depthwise.h"
-#include "backends/cpu/product/few_channels.h"
-#include "backends/cpu/product/few_planes.h"
-#include "backends/cpu/product/gemv.h"
-#include "backends/cpu/product/matmul.h"
-#include "backends/cpu/product/matrices_in_place.h"
-#include "backends/cpu/product/nan_guard.h"
-#include "backends/cpu/product/onednn.h"
-#include "backends/cpu/product/onednn_conv.h"
-#include "backends/cpu/product/onednn_matmul.h"
+#include "backends/cpu/product/batched/side_by_side.h"
+#include "backends/cpu/product/blocks/matmul.h"
+#include "backends/cpu/product/channels_last/depthwise.h"
+#include "backends/cpu/product/channels_last/few_channels.h"
+#include "backends/cpu/product/gemv/gemv.h"
+#include "backends/cpu/product/in_place/matrices.h"
+#include "backends/cpu/product/in_place/rows.h"
+#include "backends/cpu/product/onednn/conv.h"
+#include "backends/cpu/product/onednn/matmul.h"
+#include "backends/cpu/product/onednn/nan_guard.h"
+#include "backends/cpu/product/onednn/onednn.h"
 #include "backends/cpu/product/packed_weight.h"
-#include "backends/cpu/product/planes.h"
-#include "backends/cpu/product/rows_in_place.h"
-#include "backends/cpu/product/side_by_side.h"
-#include "backends/cpu/product/winograd.h"
+#include "backends/cpu/product/planes/few_planes.h"
+#include "backends/cpu/product/planes/planes.h"
+#include "backends/cpu/product/winograd/winograd.h"
 #include "base/error.h"
 #include "base/threads.h"
 
@@ -35,27 +35,27 @@ Kinds kind_of(const Contraction& contraction) {
 
 struct Implementation {
   const char* name;
-  unsigned kinds;            // of contractions that it is asked for
-  Answer (*make)(Problem&);  // the step, or why it declines
+  unsigned kinds;                     // of contractions that it is asked for
+  Answer (*make)(product::Problem&);  // the step, or why it declines
 };
 
 // The first that does not decline runs. The last of each kind never does.
 constexpr Implementation implementations[] = {
-    {"attention", attention, make_attention_step},
-    {"reference", attention, make_reference_step},
-    {"depthwise", conv, make_depthwise_step},
-    {"few channels", conv, make_few_channels_step},
-    {"winograd", conv, make_winograd_step},
-    {"planes", conv, make_planes_step},
-    {"few planes", conv, make_few_planes_step},
-    {"onednn conv", conv, make_onednn_conv_step},
-    {"onednn conv + epilogue", conv, make_onednn_sums_step},
-    {"side by side", matmul, make_side_by_side_step},
-    {"matrices in place", matmul, make_matrices_in_place_step},
-    {"gemv", conv | matmul, make_gemv_step},
-    {"rows in place", conv | matmul, make_rows_in_place_step},
-    {"onednn matmul", conv | matmul, make_onednn_matmul_step},
-    {"matmul", conv | matmul, make_matmul_step},
+    {"attention", attention, attention::make_attention_step},
+    {"reference", attention, attention::make_reference_step},
+    {"depthwise", conv, product::channels_last::make_depthwise_step},
+    {"few channels", conv, product::channels_last::make_few_channels_step},
+    {"winograd", conv, product::winograd::make_winograd_step},
+    {"planes", conv, product::planes::make_planes_step},
+    {"few planes", conv, product::planes::make_few_planes_step},
+    {"onednn conv", conv, product::onednn::make_onednn_conv_step},
+    {"onednn conv + epilogue", conv, product::onednn::make_onednn_sums_step},
+    {"side by side", matmul, product::batched::make_side_by_side_step},
+    {"matrices in place", matmul, product::in_place::make_matrices_in_place_step},
+    {"gemv", conv | matmul, product::gemv::make_gemv_step},
+    {"rows in place", conv | matmul, product::in_place::make_rows_in_place_step},
+    {"onednn matmul", conv | matmul, product::onednn::make_onednn_matmul_step},
+    {"matmul", conv | matmul, product::blocks::make_matmul_step},
 };
 
 class EmptyStep final : public BoundStep {
@@ -68,10 +68,11 @@ class EmptyStep final : public BoundStep {
 
 Context make_context(int threads) {
   threads = std::max(1, threads);
-  auto primitives = make_primitive_cache();
+  auto primitives = product::onednn::make_primitive_cache();
   bool sees_nan = false;
-  with_team(threads, [&] { sees_nan = sees_lost_nan(*primitives); });
-  return {threads, std::make_shared<WeightCache>(), std::move(primitives), nullptr, multiplies_bf16(), sees_nan};
+  with_team(threads, [&] { sees_nan = product::onednn::sees_lost_nan(*primitives); });
+  return {threads, std::make_shared<product::WeightCache>(), std::move(primitives),
+          nullptr, product::onednn::multiplies_bf16(),       sees_nan};
 }
 
 Choice choose_implementation(const Kernel& kernel, std::span<const Binding> args, const Context& context) {
@@ -83,7 +84,7 @@ Choice choose_implementation(const Kernel& kernel, std::span<const Binding> args
     choice.step = std::make_unique<EmptyStep>();
     return choice;
   }
-  Problem problem = make_problem(kernel, args, context);
+  product::Problem problem = product::make_problem(kernel, args, context);
   for (const Implementation& implementation : implementations) {
     if (!(implementation.kinds & kind_of(*kernel.contraction))) continue;
     Answer answer = implementation.make(problem);

@@ -14,7 +14,7 @@ Context make_context(int threads);
 struct Choice {
   std::unique_ptr<BoundStep> step;
   std::vector<Declined> declined;
-  // What the step may leave as it was, of results that are not told to keep what is there: zero before it.
+  // What the step may leave as it was, of results that need not keep what is there: zero before it.
   std::vector<std::span<std::byte>> cleared = {};
 };
 // One binding per kernel argument, those written included. The kernel must satisfy check_kernel().

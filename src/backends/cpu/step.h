@@ -9,19 +9,23 @@
 
 namespace npusim::cpu {
 
-struct WeightCache;     // prepacked weights (product/packed_weight.h)
-struct SharedInputs;    // of one segment's steps (product/packed_weight.h)
-struct PrimitiveCache;  // oneDNN engine and primitives (product/onednn.h)
+namespace product {
+struct WeightCache;   // prepacked weights (product/packed_weight.h)
+struct SharedInputs;  // of one segment's steps (product/packed_weight.h)
+namespace onednn {
+struct PrimitiveCache;  // oneDNN engine and primitives (product/onednn/onednn.h)
+}
+}  // namespace product
 
 // What the steps of one process share. The caches hold data derived from constant bindings, keyed by address: they
 // must not outlive the weights they were given.
 struct Context {
   int threads = 1;
-  std::shared_ptr<WeightCache> weights;
-  std::shared_ptr<PrimitiveCache> primitives;
-  std::shared_ptr<SharedInputs> inputs;  // of the segment that steps are made for
-  bool bf16 = false;                     // the machine has arithmetic for bf16 operands
-  bool sees_nan = false;  // where a library loses a NaN is seen (product/nan_guard.h): it may apply activations
+  std::shared_ptr<product::WeightCache> weights;
+  std::shared_ptr<product::onednn::PrimitiveCache> primitives;
+  std::shared_ptr<product::SharedInputs> inputs;  // of the segment that steps are made for
+  bool bf16 = false;                              // the machine has arithmetic for bf16 operands
+  bool sees_nan = false;  // a lost NaN is seen (product/onednn/nan_guard.h): libraries may apply activations
   bool multiplies(DType type) const { return type == DType::f32 || (type == DType::bf16 && bf16); }  // else widened
 };
 
@@ -57,7 +61,7 @@ inline Answer decline(std::string why) { return {nullptr, std::move(why)}; }
 
 // About how long one thread takes, of what is in its caches: an estimate by bytes and arithmetic.
 double step_ns(const Kernel& kernel);
-// From how much work on a team pays: to share it costs some 4 us where threads look for work, which they do behind a
+// From how much work on a team pays: to share it costs some 4 us where threads search for work, which they do behind a
 // step that was shared, and 20 where they sleep. The second thread saves at most half of it, and more where its half is
 // in its cache.
 inline constexpr double worth_sharing_ns = 8000, worth_team_ns = 20000;

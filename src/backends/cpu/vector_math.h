@@ -176,7 +176,7 @@ HWY_INLINE V rest_by_ln2(D d, V x, V n) {
 // nothing in the end, to a number or to a square: without a cost, and without an effect on greater ones.
 inline constexpr float next_to_nothing = 0x1p-40f;
 
-// Beside this number the low bits are the whole part.
+// Next to this number the low bits are the whole part.
 inline constexpr float whole_anchor_of_floats = 0x1.8p23f;
 
 // e^x = part · 2^power for x in [-104, 89] or NaN.
@@ -205,7 +205,7 @@ struct SplitPower {
 template <class D, class V>
 HWY_INLINE SplitPower<V> split_power(D d, V x) {
   const IntOf<D> di;
-  const V anchor = hn::Set(d, 0x1.8p23f);  // of a number beside it the low bits are the whole part
+  const V anchor = hn::Set(d, 0x1.8p23f);  // of a number next to it the low bits are the whole part
   const V anchored = hn::MulAdd(x, hn::Set(d, 1.44269504f), anchor), n = hn::Sub(anchored, anchor);
   const auto power = hn::ShiftLeft<23>(hn::Add(hn::BitCast(di, anchored), hn::Set(di, 127)));
   return {hn::BitCast(d, power), expm1_polynomial(d, rest_by_ln2(d, x, n))};
@@ -409,7 +409,7 @@ HWY_INLINE V vector_one_plus_erf(D d, V x) {
       hn::Mul(polynomial(d, near, hn::Set(d, -4.53584178e-05f), 4.45505708e-04f, -1.48943411e-03f, -7.74643633e-04f,
                          2.82536945e-02f, -1.48481622e-01f, -9.18416392e-01f, -1.62790859e+00f),
               near);
-  const V anchor = hn::Set(d, 0x1.8p23f);  // of a number beside it the low bits are the whole part
+  const V anchor = hn::Set(d, 0x1.8p23f);  // of a number next to it the low bits are the whole part
   const V anchored = hn::Add(q, anchor), n = hn::Sub(anchored, anchor);
   const V part = polynomial(d, hn::Sub(q, n), hn::Set(d, 1.5353362e-4f), 1.3398874e-3f, 9.6184374e-3f, 5.5503325e-2f,
                             2.4022648e-1f, 6.9314720e-1f, 1.0f);

@@ -37,10 +37,10 @@ Ex doubled(KernelBuilder& k, ExprOp op, Ex a, Ex b, bool of_two) {
 }
 
 // What the end of such a chain is for.
-enum class Place : uint8_t { value, condition, compared, chosen, index, row, extreme };
-constexpr int place_count = 7;
+enum class Use : uint8_t { value, condition, compared, chosen, index, row, extreme };
+constexpr int use_count = 7;
 
-Kernel doubling(ExprOp op, Scalar type, bool of_two, Place place) {
+Kernel doubling(ExprOp op, Scalar type, bool of_two, Use use) {
   KernelBuilder k({4, 5}, 1);
   const int in = k.input({DType::f32, {4, 5}});
   const Ex x = k.load_broadcast(in), row = k.index(0), column = k.index(1);
@@ -50,30 +50,30 @@ Kernel doubling(ExprOp op, Scalar type, bool of_two, Place place) {
   if (type == Scalar::f64) first = k.cast(x, Scalar::f64), second = k.cast(column, Scalar::f64);
   const Ex end = doubled(k, op, first, second, of_two);
   const auto all = [&](Ex value) { k.store(k.output({DType::f32, {4, 5}}), k.cast(value, Scalar::f32)); };
-  switch (place) {
-    case Place::value:
+  switch (use) {
+    case Use::value:
       all(end);
       break;
-    case Place::condition:
+    case Use::condition:
       all(k.select(k.cast(end, Scalar::boolean), x, -x));
       break;
-    case Place::compared:
+    case Use::compared:
       all(k.select(k.cast(end, Scalar::i64) < row, x, x * 2));
       break;
-    case Place::chosen:
+    case Use::chosen:
       all(k.select(x < 0, k.cast(end, Scalar::f32), 0.5 * x * (1 + tanh(k.cast(end, Scalar::f32)))));
       break;
-    case Place::index: {
+    case Use::index: {
       const Coord at[] = {k.dim(0), max(min(k.cast(end, Scalar::i64), 4), 0)};
       all(k.load(in, at));
       break;
     }
-    case Place::row:
+    case Use::row:
       all(x - k.reduce(Reduction::sum, k.cast(end, Scalar::f32)));
       break;
-    case Place::extreme: {
-      const Ex top = k.reduce(Reduction::max, x), place_of = k.cast(end, Scalar::i64);
-      all(k.reduce(Reduction::min, k.select(x == top, place_of, k.integer(int64_t{1} << 40))));
+    case Use::extreme: {
+      const Ex top = k.reduce(Reduction::max, x), index_of = k.cast(end, Scalar::i64);
+      all(k.reduce(Reduction::min, k.select(x == top, index_of, k.integer(int64_t{1} << 40))));
       break;
     }
   }
@@ -99,16 +99,16 @@ void ask_all(const Kernel& kernel) {
 TEST(Doubled, LoopsOfEveryOperation) {
   for (const ExprOp op : binary_ops)
     for (const Scalar type : {Scalar::boolean, Scalar::i64, Scalar::f32, Scalar::f64})
-      for (int place = 0; place < place_count && has_meaning(op, type); ++place)
+      for (int use = 0; use < use_count && has_meaning(op, type); ++use)
         for (const bool of_two : {false, true}) {
           if (op == ExprOp::pow && type < Scalar::f32) continue;
-          const Kernel k = doubling(op, type, of_two, static_cast<Place>(place));
+          const Kernel k = doubling(op, type, of_two, static_cast<Use>(use));
           SCOPED_TRACE(to_text(k));
           ask_all(k);
           const Check check{.special = {0, 1, -1}};
           Memory expected = random_arguments(k, check), found = expected;
           evaluate(k, pointers(k, expected));
-          EXPECT_TRUE(Loops(k, 1).run(pointers(k, found).data()));
+          EXPECT_TRUE(loops::Loops(k, 1).run(pointers(k, found).data()));
           if (op != ExprOp::sub && op != ExprOp::div && op != ExprOp::mul) compare(k, expected, found, check);
           if (HasFailure()) return;
         }
@@ -134,26 +134,26 @@ TEST(Doubled, EpiloguesAndScores) {
     }
 }
 
-// Pools whose conditions, addresses and places are such chains, and sums of very many terms.
+// Pools whose conditions, addresses and indices are such chains, and sums of very many terms.
 TEST(Doubled, WindowsAndResampling) {
   const auto ask = [](const Kernel& kernel) {
     const Check check{.least = 0, .most = 5, .special = {}};
-    step_is_as_interpreted(kernel, check, 1, make_window_step);
-    step_is_as_interpreted(kernel, check, 1, make_resample_step);
+    step_is_as_interpreted(kernel, check, 1, window::make_window_step);
+    step_is_as_interpreted(kernel, check, 1, window::make_resample_step);
     ask_all(kernel);
   };
   for (const bool of_two : {false, true})
     for (int chained = 0; chained < 4; ++chained) {
       KernelBuilder k({4, 6, 3}, 1);
       const int in = k.input({DType::f32, {4, 8}});
-      const Ex place = k.index(1) + k.index(2);
-      const Ex most = chained == 0 ? doubled(k, ExprOp::max, place, k.index(2), of_two) : place;
-      Ex inside = 0 <= place && most <= 7;
+      const Ex sum = k.index(1) + k.index(2);
+      const Ex most = chained == 0 ? doubled(k, ExprOp::max, sum, k.index(2), of_two) : sum;
+      Ex inside = 0 <= sum && most <= 7;
       if (chained == 1) inside = doubled(k, ExprOp::bit_and, inside, k.index(2) < 3, of_two);
       const Ex x = k.select(inside, k.load(in, std::vector<Coord>{k.dim(0), Coord(max(min(most, 7), 0))}),
                             k.number(-std::numeric_limits<double>::infinity()));
       const Ex top = k.reduce(Reduction::max, x);
-      const Ex at = chained == 2 ? doubled(k, ExprOp::add, place, k.index(2), of_two) : place;
+      const Ex at = chained == 2 ? doubled(k, ExprOp::add, sum, k.index(2), of_two) : sum;
       const Ex nowhere = k.integer(std::numeric_limits<int64_t>::max());
       const std::vector<Coord> to{k.dim(0), k.dim(1)};
       if (chained < 3)
@@ -170,7 +170,7 @@ TEST(Doubled, WindowsAndResampling) {
     for (int n = 1; n < terms; ++n) sum = sum + x * (k.cast(k.index(1), Scalar::f32) + 0.001 * n);
     k.store(k.output({DType::f32, {2, 20}}), std::vector<Coord>{k.dim(0), k.dim(1)}, sum);
     const Check check{.tolerance = 1e-2, .special = {}};
-    step_is_as_interpreted(k.finish("sum"), check, 1, make_resample_step);
+    step_is_as_interpreted(k.finish("sum"), check, 1, window::make_resample_step);
   }
 }
 

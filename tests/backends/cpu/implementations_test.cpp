@@ -120,8 +120,8 @@ TEST(ContractionChoice, Convolutions) {
               "depthwise: the weight is no constant; few channels: 4 channels; winograd: the weight is no constant; "));
 }
 
-// Images of few channels, in any order, are taken where oneDNN would have them turned; with many registers where one
-// panel has all channels of the result.
+// Images of few channels, in any order, are taken where oneDNN would have them transposed; with many registers where
+// one panel has all channels of the result.
 TEST(ContractionChoice, FewChannels) {
   ConvCase c{.in_channels = 3, .out_channels = 32, .input = {30, 30}, .stride = {2, 2}};
   const Context context = plain_context();  // which limits the instruction set, if that is asked for
@@ -134,7 +134,7 @@ TEST(ContractionChoice, FewChannels) {
   c.out_channels = 64;
   const std::string choice = choice_of(conv(c, plain), {1}, context),
                     why = "few channels: 64 channels of the result, more than a panel: oneDNN is quicker; ";
-  EXPECT_TRUE(choice.starts_with(before + (many_registers() ? why : "then few"))) << choice;
+  EXPECT_TRUE(choice.starts_with(before + (product::many_registers() ? why : "then few"))) << choice;
   c.out_channels = 32;
   c.input = {20, 5};
   EXPECT_TRUE(choice_of(conv(c, plain), {1}, context).starts_with(before + "few channels: rows of 3 windows; "));
@@ -142,9 +142,9 @@ TEST(ContractionChoice, FewChannels) {
 
 // What oneDNN has its reference for is given to it in another form, and the reason says so.
 TEST(ContractionChoice, NoReference) {
-  const ConvCase turned{
+  const ConvCase transposed{
       .in_channels = 32, .out_channels = 32, .input = {64, 64}, .stride = {2, 2}, .result_turned = true};
-  const std::string choice = choice_of(conv(turned, plain), {1}, plain_context());
+  const std::string choice = choice_of(conv(transposed, plain), {1}, plain_context());
   EXPECT_NE(choice.find("onednn conv: oneDNN has its reference implementation only; then conv"), std::string::npos)
       << choice;
 }
@@ -188,7 +188,7 @@ TEST(ContractionChoice, ConvolutionsAsProducts) {
   EXPECT_TRUE(choice_of(conv(patches, plain), {1}, context)
                   .starts_with(by_windows("windows side by side: a product of matrices is faster")));
   EXPECT_TRUE(choice_of(conv({.input = {9, 1}, .kernel = {3, 1}, .pad = {1, 1}}, plain), {1}, context)
-                  .starts_with(by_windows("windows beside the image")));
+                  .starts_with(by_windows("windows outside the image")));
 }
 
 TEST(ContractionChoice, Attention) {

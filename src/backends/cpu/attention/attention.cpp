@@ -13,7 +13,7 @@
 #include "backends/cpu/loops/loops.h"
 #include "backends/cpu/product/blocking.h"
 #include "backends/cpu/product/epilogue.h"
-#include "backends/cpu/product/few_rows.h"
+#include "backends/cpu/product/gemv/few_rows.h"
 #include "backends/cpu/product/simd.h"
 #include "base/error.h"
 #include "base/threads.h"
@@ -23,11 +23,11 @@
 #include "kernel/facts/score_form.h"
 #include "kernel/facts/score_kernel.h"
 
-namespace npusim::cpu {
+namespace npusim::cpu::attention {
 namespace {
 
 constexpr float infinity = std::numeric_limits<float>::infinity();
-constexpr int64_t tile_keys = narrow_depth;
+constexpr int64_t tile_keys = product::narrow_depth;
 constexpr int64_t max_block_rows = 256, shared_block_rows = 128;
 constexpr int64_t direct_rows = 8;  // up to here keys and values are read where they lie, not packed
 // Long rows of keys are summed in parts, as many for any number of threads, which add up to fewer roundings.
@@ -50,15 +50,15 @@ struct Result {
   float *o, *top, *sum, *factor;
 };
 
-const Score& score_of(const Problem& p) { return *p.kernel.contraction->score; }
+const Score& score_of(const product::Problem& p) { return *p.kernel.contraction->score; }
 
-Operand bind(const Problem& p, const Access& access, const std::array<Axis, 3>& axes) {
+product::Operand bind(const product::Problem& p, const Access& access, const std::array<Axis, 3>& axes) {
   const auto arg = static_cast<size_t>(access.arg);
-  return make_operand(access, p.kernel.args[arg].dtype, p.args[arg].data, axes);
+  return product::make_operand(access, p.kernel.args[arg].dtype, p.args[arg].data, axes);
 }
 
 // What stores the log of a row's sum, which is the same along the columns, has no say: a thread has whole rows.
-int threads_for(const Problem& p) {
+int threads_for(const product::Problem& p) {
   Kernel values = p.kernel;
   std::erase_if(values.stores, [&](const Store& s) {
     return !s.accumulate && is_log_of_sum(values.exprs[static_cast<size_t>(s.expr)]);
@@ -68,7 +68,7 @@ int threads_for(const Problem& p) {
 
 class AttentionStep final : public BoundStep {
  public:
-  AttentionStep(const Problem& p, const AttentionAxes& axes)
+  AttentionStep(const product::Problem& p, const AttentionAxes& axes)
       : q_(bind(p, axes.swapped ? score_of(p).b : score_of(p).a, {axes.batch, axes.rows, axes.depth})),
         k_(bind(p, axes.swapped ? score_of(p).a : score_of(p).b, {axes.batch, axes.keys, axes.depth})),
         v_(bind(p, p.kernel.contraction->b, {axes.batch, axes.value_keys, axes.columns})),
@@ -79,8 +79,8 @@ class AttentionStep final : public BoundStep {
         threads_(threads_for(p)),
         safe_(p.kernel.contraction->masked_rows_are_zero),
         logs_(takes_log(p.kernel)),
-        value_tile_(columns_ > tall_tile().columns ? wide_tile() : tall_tile()),
-        ld_(ceil_div(columns_, value_tile_.columns) * value_tile_.columns + 16),
+        value_tile_(columns_ > product::tall_tile().columns ? product::wide_tile() : product::tall_tile()),
+        ld_(product::ceil_div(columns_, value_tile_.columns) * value_tile_.columns + 16),
         epilogue_(p.kernel, p.args, axes.batch, axes.rows, axes.columns, ld_, threads_) {
     const Score& score = score_of(p);
     auto score_operand = [&](int index) {
@@ -98,10 +98,10 @@ class AttentionStep final : public BoundStep {
     if (form_.mask >= 0) mask_ = score_operand(form_.mask);
     if (form_.limited) {
       form_.limit_coeffs.resize(score.space.size(), 0);
-      limit_ = make_operand({0, form_.limit_offset, form_.limit_coeffs, {}, {}}, DType::f32, nullptr,
-                            {axes.batch, axes.rows, Axis{}});
+      limit_ = product::make_operand({0, form_.limit_offset, form_.limit_coeffs, {}, {}}, DType::f32, nullptr,
+                                     {axes.batch, axes.rows, Axis{}});
     }
-    auto direct = [](const Operand& o) {
+    auto direct = [](const product::Operand& o) {
       return o.bounds.empty() && o.step[2] == 1 && o.step[1] != -1 &&
              (o.dtype == DType::f32 || o.dtype == DType::f16 || o.dtype == DType::bf16);
     };
@@ -135,24 +135,24 @@ class AttentionStep final : public BoundStep {
  private:
   void make_score(const Kernel& kernel, std::span<const Binding> args, const AttentionAxes& axes) {
     const size_t rank = kernel.space.size();
-    const Kernel score = score_on_tile(kernel, tile_strides(rank, axes.rows, axes.keys, narrow_stride));
+    const Kernel score = score_on_tile(kernel, tile_strides(rank, axes.rows, axes.keys, product::narrow_stride));
     std::vector<Binding> bindings;
     for (size_t i = 0; i < args.size(); ++i)
       if (!kernel.args[i].written) bindings.push_back(args[i]);
     bindings.push_back({});
-    score_ = std::make_unique<TileEpilogue>(score, bindings, axes.batch, axes.rows, axes.keys, narrow_stride, threads_,
-                                            true);
+    score_ = std::make_unique<product::TileEpilogue>(score, bindings, axes.batch, axes.rows, axes.keys,
+                                                     product::narrow_stride, threads_, true);
   }
 
   // The number of keys as a kernel with one point, which stores it in `counted_`.
-  void count_keys(const Problem& p) {
+  void count_keys(const product::Problem& p) {
     Kernel k = key_count(p.kernel);
     k.space.assign(k.space.size(), 1);
     for (size_t i = 0; i < k.args.size(); ++i) count_args_.push_back(p.args[i].data);
     k.stores[0].access = {static_cast<int>(k.args.size()), 0, std::vector<int64_t>(k.space.size(), 0), {}, {}};
     k.args.push_back({DType::i64, 1, true, -1});
     count_args_.push_back(&counted_);
-    count_ = std::make_unique<Loops>(k, 1);
+    count_ = std::make_unique<loops::Loops>(k, 1);
   }
 
   int64_t keys_now() {
@@ -160,7 +160,7 @@ class AttentionStep final : public BoundStep {
     return std::clamp<int64_t>(counted_, 0, keys_);
   }
 
-  static int64_t tiles_of(int64_t keys) { return ceil_div(keys, tile_keys); }
+  static int64_t tiles_of(int64_t keys) { return product::ceil_div(keys, tile_keys); }
   static int64_t parts_of(int64_t keys) {
     return std::clamp<int64_t>(tiles_of(keys) / least_part_tiles, 1, most_parts);
   }
@@ -168,24 +168,26 @@ class AttentionStep final : public BoundStep {
   // Threads share blocks of rows, and their parts of the keys where there are too few blocks.
   void plan() {
     // Every block packs the keys and values again; smaller ones where threads would go without.
-    row_blocks_ = ceil_div(rows_, q_.size(0) >= 2 * threads_ ? max_block_rows : shared_block_rows);
-    block_rows_ = ceil_div(rows_, row_blocks_);
+    row_blocks_ = product::ceil_div(rows_, q_.size(0) >= 2 * threads_ ? max_block_rows : shared_block_rows);
+    block_rows_ = product::ceil_div(rows_, row_blocks_);
     most_ = parts_of(keys_);
     const int64_t blocks = q_.size(0) * row_blocks_, few = block_rows_ <= 16 ? 4 * threads_ : threads_;
     spreads_ = most_ > 1 && blocks < few && blocks % threads_ != 0;
-    const int64_t slices = ceil_div(depth_, narrow_depth);
+    const int64_t slices = product::ceil_div(depth_, product::narrow_depth);
     slices_ = std::max<int64_t>(1, slices);
     auto take = [this](int64_t floats) {
       const int64_t at = layout_.total;
       layout_.total += (floats + 15) / 16 * 16;
       return at;
     };
-    q_stride_ = direct_ ? slices_ * narrow_stride : narrow_stride;
-    layout_.q = take(slices_ * block_rows_ * narrow_stride);
-    layout_.s = take(block_rows_ * narrow_stride + 16);
-    layout_.k = take(direct_ ? 0 : ceil_div(tile_keys, wide_tile().columns) * wide_tile().columns * depth_);
+    q_stride_ = direct_ ? slices_ * product::narrow_stride : product::narrow_stride;
+    layout_.q = take(slices_ * block_rows_ * product::narrow_stride);
+    layout_.s = take(block_rows_ * product::narrow_stride + 16);
+    layout_.k = take(direct_ ? 0
+                             : product::ceil_div(tile_keys, product::wide_tile().columns) *
+                                   product::wide_tile().columns * depth_);
     layout_.v = take(direct_ ? 0 : (ld_ - 16) * tile_keys);
-    layout_.mask = take(form_.mask >= 0 ? block_rows_ * narrow_stride : 0);
+    layout_.mask = take(form_.mask >= 0 ? block_rows_ * product::narrow_stride : 0);
     result_floats_ = block_rows_ * ld_ + 3 * ((block_rows_ + 15) / 16 * 16);
     result_floats_ = (result_floats_ + 15) / 16 * 16;
     const int64_t results = spreads_ ? blocks * most_ : most_ > 1 ? 2 * threads_ : threads_;
@@ -232,9 +234,9 @@ class AttentionStep final : public BoundStep {
     float* to = scratch(thread) + layout_.q;
     const int64_t count = rows.count();
     for (int64_t slice = 0; slice < slices_; ++slice) {
-      float* dst = to + slice * (direct_ ? narrow_depth : block_rows_ * narrow_stride);
-      const int64_t d0 = slice * narrow_depth, d1 = std::min(depth_, d0 + narrow_depth);
-      pack(q_, {rows.batch, rows.begin, rows.end, d0, d1}, dst, q_stride_);
+      float* dst = to + slice * (direct_ ? product::narrow_depth : block_rows_ * product::narrow_stride);
+      const int64_t d0 = slice * product::narrow_depth, d1 = std::min(depth_, d0 + product::narrow_depth);
+      product::pack(q_, {rows.batch, rows.begin, rows.end, d0, d1}, dst, q_stride_);
       if (form_.scale == 1) continue;
       for (int64_t r = 0; r < count; ++r)
         for (int64_t d = 0; d < d1 - d0; ++d) dst[r * q_stride_ + d] *= form_.scale;
@@ -247,13 +249,14 @@ class AttentionStep final : public BoundStep {
     float* const base = scratch(thread);
     float *const s = base + layout_.s, *const mask = base + layout_.mask;
     const int64_t k0 = t * tile_keys, k1 = std::min(now_, k0 + tile_keys), rows = r1 - r0;
-    const bool one_mask = form_.mask >= 0 && mask_.step[1] == 0;  // the same for all rows
+    const bool one_mask = form_.mask >= 0 && mask_.step[1] == 0;  // broadcast along rows
     float best = 0;
     if (form_.mask >= 0) {
       const int64_t mask_rows = one_mask ? 1 : rows;
-      pack(mask_, {batch, r0, r0 + mask_rows, k0, k1}, mask, narrow_stride);
+      product::pack(mask_, {batch, r0, r0 + mask_rows, k0, k1}, mask, product::narrow_stride);
       best = -infinity;
-      for (int64_t r = 0; r < mask_rows; ++r) best = std::max(best, largest(mask + r * narrow_stride, k1 - k0));
+      for (int64_t r = 0; r < mask_rows; ++r)
+        best = std::max(best, largest(mask + r * product::narrow_stride, k1 - k0));
     }
     const auto mask_all = [&] { best = form_.added ? best + form_.masked : std::min(best, form_.masked); };
     if (form_.limited) {
@@ -266,13 +269,13 @@ class AttentionStep final : public BoundStep {
     const bool idle = best <= hopeless && is_finite(batch, k0, k1, base);
     if ((idle && best == -infinity) || idle != late) return;
     scores(batch, r0, r1, k0, k1, base);
-    if (form_.mask >= 0) add_mask(s, mask, one_mask ? 0 : narrow_stride, rows, k1 - k0);
+    if (form_.mask >= 0) add_mask(s, mask, one_mask ? 0 : product::narrow_stride, rows, k1 - k0);
     if (form_.kept >= 0)
       keep_scores(s, kept_row(batch, r0, k0), kept_.step[1], form_.keeps, {form_.masked, form_.added}, rows, k1 - k0);
     if (form_.limited)
       for (int64_t r = 0; r < rows; ++r)
         for (int64_t j = std::max<int64_t>(0, limit(batch, r0 + r) - k0); j < k1 - k0; ++j) {
-          float& score = s[r * narrow_stride + j];
+          float& score = s[r * product::narrow_stride + j];
           score = form_.added ? score + form_.masked : form_.masked;
         }
     if (score_) score_->run(s, batch, r0, r1, k0, k1, thread);
@@ -284,16 +287,16 @@ class AttentionStep final : public BoundStep {
   // Whether keys [k0, k1) and their values are all finite.
   bool is_finite(int64_t batch, int64_t k0, int64_t k1, float* base) const {
     if (direct_)
-      return all_finite(k_.dtype, k_.at(batch, k0, 0), k_.step[1], k1 - k0, depth_) &&
-             all_finite(v_.dtype, v_.at(batch, k0, 0), v_.step[1], k1 - k0, columns_);
+      return product::all_finite(k_.dtype, k_.at(batch, k0, 0), k_.step[1], k1 - k0, depth_) &&
+             product::all_finite(v_.dtype, v_.at(batch, k0, 0), v_.step[1], k1 - k0, columns_);
     for (const auto& [operand, columns] : {std::pair(&k_, depth_), std::pair(&v_, columns_)})
-      for (int64_t d = 0; d < columns; d += narrow_depth) {
-        const int64_t count = std::min(narrow_depth, columns - d);
+      for (int64_t d = 0; d < columns; d += product::narrow_depth) {
+        const int64_t count = std::min(product::narrow_depth, columns - d);
         float* part = base + layout_.s;  // where the scores will be: block_rows_ rows
         for (int64_t k = k0; k < k1; k += block_rows_) {
           const int64_t rows = std::min(block_rows_, k1 - k);
-          pack(*operand, {batch, k, k + rows, d, d + count}, part, narrow_stride);
-          if (!all_finite(DType::f32, part, narrow_stride, rows, count)) return false;
+          product::pack(*operand, {batch, k, k + rows, d, d + count}, part, product::narrow_stride);
+          if (!product::all_finite(DType::f32, part, product::narrow_stride, rows, count)) return false;
         }
       }
     return true;
@@ -321,25 +324,25 @@ class AttentionStep final : public BoundStep {
   void scores(int64_t batch, int64_t r0, int64_t r1, int64_t k0, int64_t k1, float* base) const {
     const float* q = base + layout_.q;
     float *s = base + layout_.s, *panels = base + layout_.k;
-    const int64_t rows = r1 - r0, width = wide_tile().columns;
+    const int64_t rows = r1 - r0, width = product::wide_tile().columns;
     if (direct_)
-      return dot_columns(k_.dtype, k_.at(batch, k0, 0), k_.step[1], k1 - k0, depth_, q, q_stride_, rows, s,
-                         narrow_stride);
+      return product::gemv::dot_columns(k_.dtype, k_.at(batch, k0, 0), k_.step[1], k1 - k0, depth_, q, q_stride_, rows,
+                                        s, product::narrow_stride);
     for (int64_t j = k0; j < k1; j += width) {
       const int64_t count = std::min(width, k1 - j);
       float* panel = panels;
       for (int64_t slice = 0; slice < slices_; ++slice) {
-        const int64_t d0 = slice * narrow_depth, d1 = std::min(depth_, d0 + narrow_depth);
-        pack_transposed(k_, {batch, j, j + count, d0, d1}, panel, width);
-        multiply_narrow({.tile = wide_tile(),
-                         .a = q + slice * block_rows_ * narrow_stride,
-                         .rows = rows,
-                         .panels = panel,
-                         .columns = count,
-                         .depth = d1 - d0,
-                         .c = s + (j - k0),
-                         .ldc = narrow_stride,
-                         .add = slice > 0});
+        const int64_t d0 = slice * product::narrow_depth, d1 = std::min(depth_, d0 + product::narrow_depth);
+        product::pack_transposed(k_, {batch, j, j + count, d0, d1}, panel, width);
+        product::multiply_narrow({.tile = product::wide_tile(),
+                                  .a = q + slice * block_rows_ * product::narrow_stride,
+                                  .rows = rows,
+                                  .panels = panel,
+                                  .columns = count,
+                                  .depth = d1 - d0,
+                                  .c = s + (j - k0),
+                                  .ldc = product::narrow_stride,
+                                  .add = slice > 0});
       }
     }
   }
@@ -348,22 +351,23 @@ class AttentionStep final : public BoundStep {
   void values(int64_t batch, int64_t rows, int64_t k0, int64_t k1, float* o, float* base) const {
     const float* s = base + layout_.s;
     if (direct_)
-      return add_weighted(v_.dtype, v_.at(batch, k0, 0), v_.step[1], columns_, k1 - k0, s, narrow_stride, rows, o, ld_);
+      return product::gemv::add_weighted(v_.dtype, v_.at(batch, k0, 0), v_.step[1], columns_, k1 - k0, s,
+                                         product::narrow_stride, rows, o, ld_);
     float* panel = base + layout_.v;
     const int64_t width = value_tile_.columns;
     for (int64_t n = 0; n < columns_; n += width) {
       const int64_t count = std::min(width, columns_ - n);
       if (count % 16 != 0) std::memset(panel, 0, static_cast<size_t>((k1 - k0) * width) * 4);
-      pack(v_, {batch, k0, k1, n, n + count}, panel, width);
-      multiply_narrow({.tile = value_tile_,
-                       .a = s,
-                       .rows = rows,
-                       .panels = panel,
-                       .columns = count,
-                       .depth = k1 - k0,
-                       .c = o + n,
-                       .ldc = ld_,
-                       .add = true});
+      product::pack(v_, {batch, k0, k1, n, n + count}, panel, width);
+      product::multiply_narrow({.tile = value_tile_,
+                                .a = s,
+                                .rows = rows,
+                                .panels = panel,
+                                .columns = count,
+                                .depth = k1 - k0,
+                                .c = o + n,
+                                .ldc = ld_,
+                                .add = true});
     }
   }
 
@@ -402,24 +406,25 @@ class AttentionStep final : public BoundStep {
       out.factor[r] = zero ? 0 : 1 / out.sum[r];
     }
     scale_rows(out.o, ld_, rows.count(), columns_, out.factor);
-    for (int64_t r = 0; logs_ && r < rows.count(); ++r)              // behind the columns, where epilogues look for it
+    for (int64_t r = 0; logs_ && r < rows.count(); ++r)              // behind the columns, where epilogues read it
       out.o[(r + 1) * ld_ - 1] = out.top[r] + std::log(out.sum[r]);  // NaN is in the sum, not in the maximum
     epilogue_.run(out.o, rows.batch, rows.begin, rows.end, 0, columns_, thread);
   }
 
-  Operand q_, k_, v_, mask_, kept_, limit_;  // axes: batch, rows | keys, depth | columns; masks: batch, rows, keys
+  product::Operand q_, k_, v_, mask_, kept_,
+      limit_;  // axes: batch, rows | keys, depth | columns; masks: batch, rows, keys
   int64_t rows_, keys_, depth_, columns_;
   int64_t now_ = keys_;  // keys that there are in this run
   int64_t counted_ = 0;
-  std::unique_ptr<Loops> count_;
+  std::unique_ptr<loops::Loops> count_;
   std::vector<void*> count_args_;
   int threads_;
   bool safe_, logs_, direct_ = false;
-  TileShape value_tile_;
+  product::TileShape value_tile_;
   int64_t ld_;
-  TileEpilogue epilogue_;
+  product::TileEpilogue epilogue_;
   ScoreForm form_;
-  std::unique_ptr<TileEpilogue> score_;
+  std::unique_ptr<product::TileEpilogue> score_;
   int64_t row_blocks_ = 1, block_rows_ = 0, slices_ = 1, q_stride_ = 0, result_floats_ = 0;
   int64_t most_ = 1, parts_ = 1;  // parts of all keys, and of those of this run
   bool spreads_ = false;          // threads share parts
@@ -428,7 +433,7 @@ class AttentionStep final : public BoundStep {
 
 }  // namespace
 
-Answer make_attention_step(Problem& problem) {
+Answer make_attention_step(product::Problem& problem) {
   const auto axes = attention_axes(problem.kernel);
   if (!axes) return decline("keys in both operands of the score");
   const Contraction& attention = *problem.kernel.contraction;
@@ -441,4 +446,4 @@ Answer make_attention_step(Problem& problem) {
   return accept(std::make_unique<AttentionStep>(problem, *axes));
 }
 
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::attention

@@ -3,7 +3,7 @@
 
 #include "kernel/evaluate.h"
 
-namespace npusim::cpu {
+namespace npusim::cpu::attention {
 namespace {
 
 class ReferenceStep final : public BoundStep {
@@ -21,8 +21,8 @@ class ReferenceStep final : public BoundStep {
 
 }  // namespace
 
-Answer make_reference_step(Problem& problem) {
+Answer make_reference_step(product::Problem& problem) {
   return accept(std::make_unique<ReferenceStep>(problem.kernel, problem.args));
 }
 
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::attention

@@ -3,7 +3,7 @@
 
 #include "kernel/facts/score_kernel.h"
 
-namespace npusim::cpu {
+namespace npusim::cpu::attention {
 
 Kernel score_on_tile(const Kernel& outer, const std::vector<int64_t>& strides) {
   Kernel k = score_kernel(outer);
@@ -14,4 +14,4 @@ Kernel score_on_tile(const Kernel& outer, const std::vector<int64_t>& strides) {
   return k;
 }
 
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::attention

@@ -15,8 +15,9 @@
 #include "backends/cpu/product/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace npusim::cpu {
+namespace npusim::cpu::attention {
 namespace HWY_NAMESPACE {
+using namespace product::HWY_NAMESPACE;
 
 constexpr int64_t attention_lanes = static_cast<int64_t>(hn::MaxLanes(F()));
 constexpr float lowest = -std::numeric_limits<float>::infinity();
@@ -29,7 +30,7 @@ void softmax_tile(float* s, int64_t rows, int64_t keys, float* top, float* sum, 
     const int64_t count = std::min<int64_t>(16, rows - r0);
     // All maxima before all exponentials: no row waits for its own.
     for (int64_t r = r0; r < r0 + count; ++r) {
-      float* row = s + r * narrow_stride;
+      float* row = s + r * product::narrow_stride;
       hn::StoreU(hn::Set(f, lowest), f, row + keys);
       VF most = hn::Set(f, lowest);
       for (int64_t j = 0; j < keys; j += attention_lanes) most = hn::Max(most, hn::LoadU(f, row + j));
@@ -39,7 +40,7 @@ void softmax_tile(float* s, int64_t rows, int64_t keys, float* top, float* sum, 
       top[r] = now;
     }
     for (int64_t r = r0; r < r0 + count; ++r) {
-      float* row = s + r * narrow_stride;
+      float* row = s + r * product::narrow_stride;
       const VF shift = hn::Set(f, base[r - r0]);
       VF total = hn::Zero(f);
       for (int64_t j = 0; j < keys; j += attention_lanes) {
@@ -73,7 +74,7 @@ void scale_rows(float* x, int64_t ld, int64_t rows, int64_t count, const float* 
 void add_mask(float* s, const float* mask, int64_t ld, int64_t rows, int64_t keys) {
   const F f;
   for (int64_t r = 0; r < rows; ++r) {
-    float* row = s + r * narrow_stride;
+    float* row = s + r * product::narrow_stride;
     const float* from = mask + r * ld;
     int64_t j = 0;
     for (; j + attention_lanes <= keys; j += attention_lanes)
@@ -87,7 +88,7 @@ void keep_scores(float* s, const uint8_t* kept, int64_t ld, bool keeps, Masked m
   const hn::Rebind<uint8_t, F> bytes;
   const hn::RebindToSigned<F> whole;
   for (int64_t r = 0; r < rows; ++r) {
-    float* row = s + r * narrow_stride;
+    float* row = s + r * product::narrow_stride;
     const uint8_t* from = kept + r * ld;
     int64_t j = 0;
     for (; j + attention_lanes <= keys; j += attention_lanes) {
@@ -116,11 +117,11 @@ float largest(const float* x, int64_t count) {
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::attention
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace npusim::cpu {
+namespace npusim::cpu::attention {
 HWY_EXPORT(softmax_tile);
 HWY_EXPORT(scale_rows);
 HWY_EXPORT(add_mask);
@@ -140,5 +141,5 @@ void keep_scores(float* s, const uint8_t* kept, int64_t ld, bool keeps, Masked m
   HWY_DYNAMIC_DISPATCH(keep_scores)(s, kept, ld, keeps, masked, rows, keys);
 }
 float largest(const float* x, int64_t count) { return HWY_DYNAMIC_DISPATCH(largest)(x, count); }
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::attention
 #endif

@@ -2,7 +2,7 @@
 #pragma once
 #include <cstdint>
 
-namespace npusim::cpu {
+namespace npusim::cpu::attention {
 
 // Online softmax of one tile of scores: s becomes exp(s − top), where top, the rows' maximum so far, and sum, of the
 // exponentials so far, are updated; factor is what earlier results must be multiplied by. keys <= narrow_depth; all
@@ -23,4 +23,4 @@ struct Masked {
 void keep_scores(float* s, const uint8_t* kept, int64_t ld, bool keeps, Masked masked, int64_t rows, int64_t keys);
 float largest(const float* x, int64_t count);  // −inf when empty; inf where there is a NaN
 
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::attention

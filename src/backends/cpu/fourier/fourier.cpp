@@ -15,7 +15,7 @@
 #include "kernel/facts/fourier.h"
 #include "kernel/facts/memory.h"
 
-namespace npusim::cpu {
+namespace npusim::cpu::fourier {
 namespace {
 
 constexpr int64_t column_bytes = 1 << 20;  // of a group of columns with its scratch: a share of the second cache
@@ -86,8 +86,8 @@ class FourierStep final : public BoundStep {
     of_thread_ = 2 * room_ + (columns_ ? transform_->columns_scratch() : transform_->row_scratch());
     of_thread_ = (of_thread_ + lanes_ - 1) / lanes_ * lanes_;
     for (int64_t k = 0; halves_ && k <= half_ / 2 + lanes_; ++k) {
-      const Turned turn = turned_by(k % length_, length_);
-      turn_cos_.push_back(static_cast<T>(turn.cos)), turn_sin_.push_back(static_cast<T>(-turn.sin));
+      const Twiddle factor = twiddle(k % length_, length_);
+      twiddle_cos_.push_back(static_cast<T>(factor.cos)), twiddle_sin_.push_back(static_cast<T>(-factor.sin));
     }
     scratch_bytes_ = static_cast<size_t>(of_thread_ * threads_) * sizeof(T);
   }
@@ -203,7 +203,7 @@ class FourierStep final : public BoundStep {
     if (real_ && halves_) {
       load(group, from_re, z.re, lanes_, length_);
       transform_->columns(z, rest);
-      f_.spectrum_of_halves(z, half_, turn_cos_.data(), turn_sin_.data(), false);
+      f_.spectrum_of_halves(z, half_, twiddle_cos_.data(), twiddle_sin_.data(), false);
     } else if (real_) {
       load(group, from_re, z.re, z.ld, length_);
       fill(z.im, z.ld, 0, length_, lanes_);
@@ -215,7 +215,7 @@ class FourierStep final : public BoundStep {
         load(group, from_im, z.im, z.ld, bins);
       else
         fill(z.im, z.ld, 0, bins, lanes_);
-      if (signal_ && halves_) f_.halves_of_spectrum(z, half_, turn_cos_.data(), turn_sin_.data(), false);
+      if (signal_ && halves_) f_.halves_of_spectrum(z, half_, twiddle_cos_.data(), twiddle_sin_.data(), false);
       if (signal_ && !halves_) make_whole(z, lanes_);
       transform_->columns(signal_ && halves_ ? Planar<T>{z.im, z.re, z.ld} : z, rest);
     }
@@ -298,11 +298,11 @@ class FourierStep final : public BoundStep {
       load_row(row, from_re, re, bins);
       load_row(row, from_im, im, bins);
     }
-    if (signal_ && halves_) f_.halves_of_spectrum(z, half_, turn_cos_.data(), turn_sin_.data(), true);
+    if (signal_ && halves_) f_.halves_of_spectrum(z, half_, twiddle_cos_.data(), twiddle_sin_.data(), true);
     if (signal_ && !halves_) make_whole(z, 1);
     const bool exchanged = signal_ && halves_;
     transform_->row(exchanged ? im : re, exchanged ? re : im, rest);
-    if (real_ && halves_) f_.spectrum_of_halves(z, half_, turn_cos_.data(), turn_sin_.data(), true);
+    if (real_ && halves_) f_.spectrum_of_halves(z, half_, twiddle_cos_.data(), twiddle_sin_.data(), true);
     if (real_) finish_real(z, 1);
     if (signal_ && halves_) return store_pairs(row, re, im);
     if (sides_[to_re].is_there()) store_row(row, to_re, re);
@@ -358,7 +358,7 @@ class FourierStep final : public BoundStep {
   bool halves_ = false;   // transformed as complex elements of half the length
   bool columns_ = false;  // side by side
   std::shared_ptr<const Transform<T>> transform_;
-  std::vector<T> turn_cos_, turn_sin_;
+  std::vector<T> twiddle_cos_, twiddle_sin_;
   std::array<Side, 4> sides_{};
   std::array<T, 2> scales_{1, 1};
   Offsets begin_{};
@@ -374,4 +374,4 @@ std::unique_ptr<BoundStep> make_fourier_step(const Kernel& kernel, std::vector<v
   return std::make_unique<FourierStep<float>>(kernel, args, threads);
 }
 
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::fourier

@@ -5,10 +5,10 @@
 
 #include "backends/cpu/step.h"
 
-namespace npusim::cpu {
+namespace npusim::cpu::fourier {
 
 // Many rows side by side, one to a lane of a vector; few, or long ones, one after the other. Real rows of an even
 // length as complex ones of half of it.
 std::unique_ptr<BoundStep> make_fourier_step(const Kernel& kernel, std::vector<void*> args, int threads);
 
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::fourier

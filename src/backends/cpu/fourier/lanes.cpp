@@ -12,7 +12,7 @@
 #include <hwy/highway.h>
 
 HWY_BEFORE_NAMESPACE();
-namespace npusim::cpu::HWY_NAMESPACE {
+namespace npusim::cpu::fourier::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 template <class T>
@@ -73,10 +73,10 @@ HWY_INLINE void butterfly(D d, Complex<V>* x) {
     x[0] = x[0] + x[1], x[1] = t;
   } else if constexpr (radix == 3) {
     const Complex<V> sum = x[1] + x[2],
-                     turned = scaled(x[1] - x[2], hn::Set(d, static_cast<T>(0.86602540378443864676)));
+                     rotated = scaled(x[1] - x[2], hn::Set(d, static_cast<T>(0.86602540378443864676)));
     const V half = hn::Set(d, static_cast<T>(0.5));
     const Complex<V> middle{hn::NegMulAdd(sum.re, half, x[0].re), hn::NegMulAdd(sum.im, half, x[0].im)};
-    x[0] = x[0] + sum, x[1] = sub_i(middle, turned), x[2] = add_i(middle, turned);
+    x[0] = x[0] + sum, x[1] = sub_i(middle, rotated), x[2] = add_i(middle, rotated);
   } else if constexpr (radix == 4) {
     four(x[0], x[1], x[2], x[3]);
   } else if constexpr (radix == 5) {
@@ -126,7 +126,7 @@ void run_stage(const Stage<T>& stage, const Planar<T>& from, const Planar<T>& to
   using V = hn::Vec<DT<T>>;
   const int64_t blocks = stage.blocks, stride = stage.stride;
   for (int64_t p = 0; p < blocks; ++p) {
-    const T* turns = stage.turns.data() + p * (radix - 1) * 2;
+    const T* twiddles = stage.twiddles.data() + p * (radix - 1) * 2;
     for (int64_t q = 0; q < stride; ++q) {
       Complex<V> x[radix];
       for (int k = 0; k < radix; ++k) x[k] = load(from, q + stride * (p + blocks * k));
@@ -139,7 +139,7 @@ void run_stage(const Stage<T>& stage, const Planar<T>& from, const Planar<T>& to
       }
       for (int j = 1; j < radix; ++j)
         store(to, first + stride * j,
-              x[j] * Complex<V>{hn::Set(d, turns[2 * (j - 1)]), hn::Set(d, turns[2 * (j - 1) + 1])});
+              x[j] * Complex<V>{hn::Set(d, twiddles[2 * (j - 1)]), hn::Set(d, twiddles[2 * (j - 1) + 1])});
     }
   }
 }
@@ -152,9 +152,9 @@ void run_any_stage(const Stage<T>& stage, const Planar<T>& from, const Planar<T>
   const int64_t blocks = stage.blocks, stride = stage.stride, radix = stage.radix, half = radix / 2;
   Complex<V> sums[largest_radix / 2 + 1], differences[largest_radix / 2 + 1];
   for (int64_t p = 0; p < blocks; ++p) {
-    const T* turns = stage.turns.data() + p * (radix - 1) * 2;
-    const auto turned = [&](int64_t j, Complex<V> x) {
-      return x * Complex<V>{hn::Set(d, turns[2 * (j - 1)]), hn::Set(d, turns[2 * (j - 1) + 1])};
+    const T* twiddles = stage.twiddles.data() + p * (radix - 1) * 2;
+    const auto rotated = [&](int64_t j, Complex<V> x) {
+      return x * Complex<V>{hn::Set(d, twiddles[2 * (j - 1)]), hn::Set(d, twiddles[2 * (j - 1) + 1])};
     };
     for (int64_t q = 0; q < stride; ++q) {
       const Complex<V> first = load(from, q + stride * p);
@@ -175,8 +175,8 @@ void run_any_stage(const Stage<T>& stage, const Planar<T>& from, const Planar<T>
           even = {hn::MulAdd(sums[k].re, cos, even.re), hn::MulAdd(sums[k].im, cos, even.im)};
           odd = {hn::MulAdd(differences[k].re, sin, odd.re), hn::MulAdd(differences[k].im, sin, odd.im)};
         }
-        store(to, at + stride * j, turned(j, sub_i(even, odd)));
-        store(to, at + stride * (radix - j), turned(radix - j, add_i(even, odd)));
+        store(to, at + stride * j, rotated(j, sub_i(even, odd)));
+        store(to, at + stride * (radix - j), rotated(radix - j, add_i(even, odd)));
       }
     }
   }
@@ -202,8 +202,8 @@ void run(const Stage<T>& stage, const Planar<T>& from, const Planar<T>& to) {
 
 // Each pass reads another memory than it writes, but one that is the only one: it reads all that it writes before.
 template <class T>
-HWY_INLINE void columns_in_turn(const std::vector<Stage<T>>& stages, Planar<T> from, Planar<T> to, int64_t n,
-                                int64_t columns, T* scratch) {
+HWY_INLINE void transform_columns(const std::vector<Stage<T>>& stages, Planar<T> from, Planar<T> to, int64_t n,
+                                  int64_t columns, T* scratch) {
   constexpr int64_t lanes = lane_count<T>;
   const int64_t room = n * lanes;
   const Planar<T> one{scratch, scratch + room, lanes}, other{scratch + 2 * room, scratch + 3 * room, lanes};
@@ -294,7 +294,7 @@ HWY_INLINE void transposed(const T* from, int64_t from_ld, int64_t rows, int64_t
 }
 
 template <class T>
-HWY_INLINE void turned(Planar<T> z, int64_t n, int64_t columns, const T* cos, const T* sin, bool columns_differ) {
+HWY_INLINE void rotated(Planar<T> z, int64_t n, int64_t columns, const T* cos, const T* sin, bool columns_differ) {
   const DT<T> d;
   using V = hn::Vec<DT<T>>;
   for (int64_t j = 0; j < n; ++j)
@@ -309,24 +309,24 @@ HWY_INLINE void turned(Planar<T> z, int64_t n, int64_t columns, const T* cos, co
 
 // Bins k and m − k of a spectrum from what the halves gave, a and the conjugate of b.
 template <class D, class V>
-HWY_INLINE void to_bins(D d, Complex<V>& a, Complex<V>& b, Complex<V> turn) {
+HWY_INLINE void to_bins(D d, Complex<V>& a, Complex<V>& b, Complex<V> twiddle) {
   const V half = hn::Set(d, static_cast<hn::TFromD<D>>(0.5));
-  const Complex<V> even = scaled(a + conjugate(b), half), odd = turn * minus_i(scaled(a - conjugate(b), half));
+  const Complex<V> even = scaled(a + conjugate(b), half), odd = twiddle * minus_i(scaled(a - conjugate(b), half));
   a = even + odd, b = conjugate(even - odd);
 }
-// The other way, times two.
+// The inverse, times two.
 template <class D, class V>
-HWY_INLINE void from_bins(D, Complex<V>& a, Complex<V>& b, Complex<V> turn) {
-  const Complex<V> even = a + conjugate(b), odd = (a - conjugate(b)) * conjugate(turn);
+HWY_INLINE void from_bins(D, Complex<V>& a, Complex<V>& b, Complex<V> twiddle) {
+  const Complex<V> even = a + conjugate(b), odd = (a - conjugate(b)) * conjugate(twiddle);
   a = add_i(even, odd), b = conjugate(sub_i(even, odd));
 }
 
 template <bool back, class D, class V>
-HWY_INLINE void pair(D d, Complex<V>& a, Complex<V>& b, Complex<V> turn) {
+HWY_INLINE void pair(D d, Complex<V>& a, Complex<V>& b, Complex<V> twiddle) {
   if constexpr (back)
-    from_bins(d, a, b, turn);
+    from_bins(d, a, b, twiddle);
   else
-    to_bins(d, a, b, turn);
+    to_bins(d, a, b, twiddle);
 }
 
 template <bool back, class T>
@@ -397,13 +397,13 @@ template <class T>
 constexpr LaneFunctions<T> functions{
     lane_count<T>,
     [](const std::vector<Stage<T>>& stages, Planar<T> from, Planar<T> to, int64_t n, int64_t columns, T* scratch) {
-      columns_in_turn(stages, from, to, n, columns, scratch);
+      transform_columns(stages, from, to, n, columns, scratch);
     },
     [](const T* from, int64_t from_ld, int64_t rows, int64_t columns, T* to, int64_t to_ld, T scale) {
       transposed(from, from_ld, rows, columns, to, to_ld, scale);
     },
     [](Planar<T> z, int64_t n, int64_t columns, const T* cos, const T* sin, bool columns_differ) {
-      turned(z, n, columns, cos, sin, columns_differ);
+      rotated(z, n, columns, cos, sin, columns_differ);
     },
     [](Planar<T> z, int64_t m, const T* cos, const T* sin, bool one_row) {
       one_row ? halves_of_row<false>(z, m, cos, sin) : halves_of_columns<false>(z, m, cos, sin);
@@ -418,11 +418,11 @@ constexpr LaneFunctions<T> functions{
 const LaneFunctions<float>* of_float() { return &functions<float>; }
 const LaneFunctions<double>* of_double() { return &functions<double>; }
 
-}  // namespace npusim::cpu::HWY_NAMESPACE
+}  // namespace npusim::cpu::fourier::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace npusim::cpu {
+namespace npusim::cpu::fourier {
 HWY_EXPORT(of_float);
 HWY_EXPORT(of_double);
 
@@ -435,5 +435,5 @@ const LaneFunctions<double>& lane_functions<double>() {
   return *HWY_DYNAMIC_DISPATCH(of_double)();
 }
 
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::fourier
 #endif

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace npusim::cpu {
+namespace npusim::cpu::fourier {
 
 constexpr int64_t largest_radix = 31;
 
@@ -13,8 +13,8 @@ constexpr int64_t largest_radix = 31;
 template <class T>
 struct Stage {
   int64_t radix = 2, blocks = 1, stride = 1;
-  std::vector<T> turns;  // [p][j − 1][cos, −sin] of 2π p j / (radix · blocks)
-  std::vector<T> roots;  // of a radix without code of its own: [k][cos, sin] of 2π k / radix
+  std::vector<T> twiddles;  // [p][j − 1][cos, −sin] of 2π p j / (radix · blocks)
+  std::vector<T> roots;     // of a radix without code of its own: [k][cos, sin] of 2π k / radix
 };
 
 // Complex columns: element j of column l at j · ld + l.
@@ -35,7 +35,7 @@ struct LaneFunctions {
   // to[c · to_ld + r] = scale · from[r · from_ld + c]
   void (*transpose)(const T* from, int64_t from_ld, int64_t rows, int64_t columns, T* to, int64_t to_ld, T scale);
   // z[j][l] times cos[j] + i sin[j], or where columns differ times those of [j][l].
-  void (*turn)(Planar<T> z, int64_t n, int64_t columns, const T* cos, const T* sin, bool columns_differ);
+  void (*rotate)(Planar<T> z, int64_t n, int64_t columns, const T* cos, const T* sin, bool columns_differ);
   // Of a real signal of 2m elements, taken for m complex ones: from the transform of those to the first m + 1 bins of
   // the signal's, in place, and back, times two. cos, sin: of −2πk / 2m for k up to m/2. Of as many columns as lanes,
   // or of one row.
@@ -53,4 +53,4 @@ const LaneFunctions<float>& lane_functions<float>();
 template <>
 const LaneFunctions<double>& lane_functions<double>();
 
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::fourier

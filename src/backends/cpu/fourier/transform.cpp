@@ -1,4 +1,4 @@
-// Factors, tables of turns, and the order of passes.
+// Factors, tables of twiddles, and the order of passes.
 #include "backends/cpu/fourier/transform.h"
 
 #include <algorithm>
@@ -7,7 +7,7 @@
 
 #include "kernel/facts/fourier.h"
 
-namespace npusim::cpu {
+namespace npusim::cpu::fourier {
 namespace {
 
 // Of 2π · quarters / (4 · size), of numbers in [0, 5 · size).
@@ -46,12 +46,12 @@ std::vector<Stage<T>> stages_of(int64_t length) {
     Stage<T> stage{radix, n / radix, stride, {}, {}};
     for (int64_t p = 0; p < stage.blocks; ++p)
       for (int64_t j = 1; j < radix; ++j) {
-        const Turned turn = turned_by(p * j, n);
-        stage.turns.insert(stage.turns.end(), {static_cast<T>(turn.cos), static_cast<T>(-turn.sin)});
+        const Twiddle factor = twiddle(p * j, n);
+        stage.twiddles.insert(stage.twiddles.end(), {static_cast<T>(factor.cos), static_cast<T>(-factor.sin)});
       }
     if (radix > 5 && radix != 8)
       for (int64_t k = 0; k < radix; ++k) {
-        const Turned root = turned_by(k, radix);
+        const Twiddle root = twiddle(k, radix);
         stage.roots.insert(stage.roots.end(), {static_cast<T>(root.cos), static_cast<T>(root.sin)});
       }
     stages.push_back(std::move(stage));
@@ -68,7 +68,7 @@ bool has_passes(int64_t length) {
 
 }  // namespace
 
-Turned turned_by(int64_t numerator, int64_t size) {
+Twiddle twiddle(int64_t numerator, int64_t size) {
   return {sine(4 * numerator + size, size), sine(4 * numerator, size)};
 }
 
@@ -91,12 +91,12 @@ void Transform<T>::plan_two_lengths() {
   if (second_ % lanes_ == 0 || first_ % lanes_ != 0) std::swap(first_, second_);
   first_stages_ = stages_of<T>(first_), second_stages_ = stages_of<T>(second_);
   const int64_t ld = padded(second_);
-  turns_cos_.assign(static_cast<size_t>(first_ * ld), 0), turns_sin_ = turns_cos_;
+  twiddle_cos_.assign(static_cast<size_t>(first_ * ld), 0), twiddle_sin_ = twiddle_cos_;
   for (int64_t k = 0; k < first_; ++k)
     for (int64_t j = 0; j < second_; ++j) {
-      const Turned turn = turned_by(k * j, length_);
-      turns_cos_[static_cast<size_t>(k * ld + j)] = static_cast<T>(turn.cos);
-      turns_sin_[static_cast<size_t>(k * ld + j)] = static_cast<T>(-turn.sin);
+      const Twiddle factor = twiddle(k * j, length_);
+      twiddle_cos_[static_cast<size_t>(k * ld + j)] = static_cast<T>(factor.cos);
+      twiddle_sin_[static_cast<size_t>(k * ld + j)] = static_cast<T>(-factor.sin);
     }
 }
 
@@ -110,10 +110,10 @@ void Transform<T>::plan_convolution(bool rows) {
   for (int64_t j = 0; j < n; ++j) {
     const auto square = static_cast<int64_t>(static_cast<unsigned __int128>(j) * static_cast<uint64_t>(j) %
                                              static_cast<uint64_t>(2 * n));
-    const Turned turn = turned_by(square, 2 * n);
-    chirp_cos_.push_back(static_cast<T>(turn.cos)), chirp_sin_.push_back(static_cast<T>(-turn.sin));
+    const Twiddle factor = twiddle(square, 2 * n);
+    chirp_cos_.push_back(static_cast<T>(factor.cos)), chirp_sin_.push_back(static_cast<T>(-factor.sin));
     for (const int64_t at : {j, (size - j) % size})
-      re[static_cast<size_t>(at)] = turn.cos, im[static_cast<size_t>(at)] = turn.sin;
+      re[static_cast<size_t>(at)] = factor.cos, im[static_cast<size_t>(at)] = factor.sin;
   }
   exact.row(re.data(), im.data(), scratch.data());
   for (int64_t k = 0; k < size; ++k) {
@@ -140,14 +140,14 @@ void Transform<T>::columns(Planar<T> z, T* scratch) const {
   const int64_t size = inner_->length_, room = size * lanes_;
   const Planar<T> wide{scratch, scratch + room, lanes_}, exchanged{wide.im, wide.re, lanes_};
   T* rest = scratch + 2 * room;
-  f_.turn(z, length_, lanes_, chirp_cos_.data(), chirp_sin_.data(), false);
+  f_.rotate(z, length_, lanes_, chirp_cos_.data(), chirp_sin_.data(), false);
   copy_columns(z, wide);
   for (T* part : {wide.re, wide.im}) std::fill(part + length_ * lanes_, part + room, T{});
   inner_->columns(wide, rest);
-  f_.turn(wide, size, lanes_, filter_cos_.data(), filter_sin_.data(), false);
+  f_.rotate(wide, size, lanes_, filter_cos_.data(), filter_sin_.data(), false);
   inner_->columns(exchanged, rest);  // back
   copy_columns(wide, z);
-  f_.turn(z, length_, lanes_, chirp_cos_.data(), chirp_sin_.data(), false);
+  f_.rotate(z, length_, lanes_, chirp_cos_.data(), chirp_sin_.data(), false);
 }
 
 template <class T>
@@ -163,21 +163,21 @@ void Transform<T>::row(T* re, T* im, T* scratch) const {
   if (is_convolution()) {
     const int64_t size = inner_->length_, room = size + lanes_;
     T *wide_re = scratch, *wide_im = scratch + room, *rest = scratch + 2 * room;
-    const auto turn = [&](T* x, T* y, int64_t n, const std::vector<T>& cos, const std::vector<T>& sin) {
-      f_.turn({x, y, 0}, 1, n / lanes_ * lanes_, cos.data(), sin.data(), true);
+    const auto rotate = [&](T* x, T* y, int64_t n, const std::vector<T>& cos, const std::vector<T>& sin) {
+      f_.rotate({x, y, 0}, 1, n / lanes_ * lanes_, cos.data(), sin.data(), true);
       for (auto j = static_cast<size_t>(n / lanes_ * lanes_); j < static_cast<size_t>(n); ++j) {
         const T a = x[j], b = y[j];
         x[j] = a * cos[j] - b * sin[j], y[j] = a * sin[j] + b * cos[j];
       }
     };
-    turn(re, im, length_, chirp_cos_, chirp_sin_);
+    rotate(re, im, length_, chirp_cos_, chirp_sin_);
     std::fill(std::copy_n(re, length_, wide_re), wide_re + room, T{});
     std::fill(std::copy_n(im, length_, wide_im), wide_im + room, T{});
     inner_->row(wide_re, wide_im, rest);
-    turn(wide_re, wide_im, size, filter_cos_, filter_sin_);
+    rotate(wide_re, wide_im, size, filter_cos_, filter_sin_);
     inner_->row(wide_im, wide_re, rest);
     std::copy_n(wide_re, length_, re), std::copy_n(wide_im, length_, im);
-    return turn(re, im, length_, chirp_cos_, chirp_sin_);
+    return rotate(re, im, length_, chirp_cos_, chirp_sin_);
   }
   if (first_ == 0) {
     T *one_re = scratch, *one_im = scratch + length_ * lanes_;
@@ -188,23 +188,24 @@ void Transform<T>::row(T* re, T* im, T* scratch) const {
     return;
   }
   const int64_t ld = padded(second_), other_ld = padded(first_), room = first_ * ld, other = second_ * other_ld;
-  const Planar<T> begun{scratch, scratch + room, ld}, turned{scratch + 2 * room, scratch + 2 * room + other, other_ld};
+  const Planar<T> begun{scratch, scratch + room, ld},
+      transposed{scratch + 2 * room, scratch + 2 * room + other, other_ld};
   T* rest = scratch + 2 * (room + other);
   f_.transform(first_stages_, {re, im, second_}, begun, first_, ld, rest);
-  f_.turn(begun, first_, ld, turns_cos_.data(), turns_sin_.data(), true);
-  f_.transpose(begun.re, ld, first_, second_, turned.re, other_ld, T{1});
-  f_.transpose(begun.im, ld, first_, second_, turned.im, other_ld, T{1});
+  f_.rotate(begun, first_, ld, twiddle_cos_.data(), twiddle_sin_.data(), true);
+  f_.transpose(begun.re, ld, first_, second_, transposed.re, other_ld, T{1});
+  f_.transpose(begun.im, ld, first_, second_, transposed.im, other_ld, T{1});
   for (int64_t j = 0; j < second_; ++j)  // columns that are none
-    for (int64_t l = first_; l < other_ld; ++l) turned.re[j * other_ld + l] = turned.im[j * other_ld + l] = 0;
+    for (int64_t l = first_; l < other_ld; ++l) transposed.re[j * other_ld + l] = transposed.im[j * other_ld + l] = 0;
   const bool dense = other_ld == first_;
-  f_.transform(second_stages_, turned, dense ? Planar<T>{re, im, first_} : turned, second_, other_ld, rest);
+  f_.transform(second_stages_, transposed, dense ? Planar<T>{re, im, first_} : transposed, second_, other_ld, rest);
   for (int64_t k = 0; k < second_ && !dense; ++k) {
-    std::copy_n(turned.re + k * other_ld, first_, re + k * first_);
-    std::copy_n(turned.im + k * other_ld, first_, im + k * first_);
+    std::copy_n(transposed.re + k * other_ld, first_, re + k * first_);
+    std::copy_n(transposed.im + k * other_ld, first_, im + k * first_);
   }
 }
 
 template class Transform<float>;
 template class Transform<double>;
 
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::fourier

@@ -6,7 +6,7 @@
 
 #include "backends/cpu/fourier/lanes.h"
 
-namespace npusim::cpu {
+namespace npusim::cpu::fourier {
 
 // The transform Σ z[j] e^(−2πi j k / n), of as many columns side by side as a vector has lanes, or of one row.
 template <class T>
@@ -34,12 +34,12 @@ class Transform {
   const LaneFunctions<T>& f_ = lane_functions<T>();
   int64_t lanes_ = f_.lanes, length_;
   std::vector<Stage<T>> stages_;
-  // A row is [first, second] and its transform [second, first]: columns are transformed, turned, and, the other way
-  // around, transformed again.
+  // A row is [first, second] and its transform [second, first]: columns are transformed, rotated, and, in the other
+  // order around, transformed again.
   int64_t first_ = 0, second_ = 0;  // 0: a row is a column among empty ones
   std::vector<Stage<T>> first_stages_, second_stages_;
-  std::vector<T> turns_cos_, turns_sin_;  // [first, padded second]
-  // Bluestein 1970: k n = (k² + n² − (k − n)²) / 2. The signal turned by n²/2, convolved with turns by −n²/2.
+  std::vector<T> twiddle_cos_, twiddle_sin_;  // [first, padded second]
+  // Bluestein 1970: k n = (k² + n² − (k − n)²) / 2. The signal rotated by n²/2, convolved with rotations by −n²/2.
   std::unique_ptr<Transform> inner_;
   std::vector<T> chirp_cos_, chirp_sin_, filter_cos_, filter_sin_;  // filter: its transform, divided by its length
 };
@@ -48,9 +48,9 @@ extern template class Transform<float>;
 extern template class Transform<double>;
 
 // Cosine and sine of 2π numerator / size, exact where that is a whole number of quarter turns.
-struct Turned {
+struct Twiddle {
   double cos, sin;
 };
-Turned turned_by(int64_t numerator, int64_t size);
+Twiddle twiddle(int64_t numerator, int64_t size);
 
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::fourier

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-namespace npusim::cpu {
+namespace npusim::cpu::loops {
 namespace {
 
 void fill_integers(char* at, int64_t bytes, int lane, int64_t integer) {
@@ -19,7 +19,7 @@ void fill_integers(char* at, int64_t bytes, int lane, int64_t integer) {
       return std::fill_n(reinterpret_cast<int64_t*>(at), n, integer), void();
   }
 }
-void fill(char* at, const Register& reg, Scalar type, double number, int64_t integer) {
+void fill(char* at, const plan::Register& reg, Scalar type, double number, int64_t integer) {
   const auto n = [&](size_t size) { return reg.bytes / static_cast<int64_t>(size); };
   switch (type) {
     case Scalar::boolean:
@@ -37,64 +37,64 @@ void fill(char* at, const Register& reg, Scalar type, double number, int64_t int
   }
 }
 
-// What the instruction at `place` of a section fetches of the memory of the tile after this one.
-void fetch_next(const MoveCall& call, int64_t place) {
+// What the instruction at `position` of a section fetches of the memory of the tile after this one.
+void fetch_next(const moves::MoveCall& call, int64_t position) {
   constexpr int64_t line = 64, most = 8192;
-  const Move& move = *call.move;
+  const moves::Move& move = *call.move;
   if (move.ahead == 0) return;
   const auto next = reinterpret_cast<uintptr_t>(call.memory) + static_cast<uintptr_t>(move.ahead);
   const int64_t lines = std::min(call.rows * call.columns * static_cast<int64_t>(move.bytes), most) / line;
-  const int64_t part = move.first_part + place, end = lines * (part + 1) / move.parts;
+  const int64_t part = move.first_part + position, end = lines * (part + 1) / move.parts;
   for (int64_t at = lines * part / move.parts; at < end; ++at)
     __builtin_prefetch(reinterpret_cast<const void*>(next + static_cast<uintptr_t>(at * line)));
 }
 
 }  // namespace
 
-Frame::Frame(const Plan& plan, char* scratch, Trap& trap)
+Frame::Frame(const plan::Plan& plan, char* scratch, tiles::Trap& trap)
     : plan_(plan), scratch_(scratch), trap_(trap), index_(plan.piece.kernel.space.size() + 1, 0) {
-  for (const Section& s : plan.sections) {
+  for (const plan::Section& s : plan.sections) {
     Bound b;
     b.section = &s;
     b.calls.resize(s.insts.size());
     b.moves.resize(s.moves.size());
     b.in_place.assign(s.moves.size(), 0);
     for (size_t m = 0; m < s.moves.size(); ++m) {
-      MoveCall& call = b.moves[m];
+      moves::MoveCall& call = b.moves[m];
       call.move = &s.moves[m];
       b.fetches = b.fetches || s.moves[m].ahead != 0;
       call.scratch = reg(s.moves[m].reg);
       call.index = index_.data();
       call.trap = &trap_;
-      call.row_dim = s.moves[m].span == Span::full ? plan.row_dim : -1;
-      call.column_dim = s.moves[m].span == Span::row   ? plan.row_dim
-                        : s.moves[m].span == Span::one ? -1
-                                                       : plan.column_dim;
-      for (const Move::Term& t : s.moves[m].terms) {
-        const bool rows = t.span == Span::row || t.span == Span::full,
-                   columns = t.span == Span::column || t.span == Span::full;
-        MoveCall::Term term{reinterpret_cast<const int64_t*>(reg(t.reg)), 0, columns};
-        if (s.moves[m].span == Span::row)
+      call.row_dim = s.moves[m].span == moves::Span::full ? plan.row_dim : -1;
+      call.column_dim = s.moves[m].span == moves::Span::row   ? plan.row_dim
+                        : s.moves[m].span == moves::Span::one ? -1
+                                                              : plan.column_dim;
+      for (const moves::Move::Term& t : s.moves[m].terms) {
+        const bool rows = t.span == moves::Span::row || t.span == moves::Span::full,
+                   columns = t.span == moves::Span::column || t.span == moves::Span::full;
+        moves::MoveCall::Term term{reinterpret_cast<const int64_t*>(reg(t.reg)), 0, columns};
+        if (s.moves[m].span == moves::Span::row)
           term.column = rows;  // the move's columns are the tile's rows
         else
-          term.row = t.span == Span::full ? plan.pitch : rows;
+          term.row = t.span == moves::Span::full ? plan.pitch : rows;
         call.terms.push_back(term);
       }
       if (s.moves[m].copied >= 0) call.copied = &b.moves[static_cast<size_t>(s.moves[m].copied)];
       if (s.moves[m].gathered >= 0) call.gathered = &b.moves[static_cast<size_t>(s.moves[m].gathered)];
       if (s.moves[m].scale >= 0) {
         call.scales = reinterpret_cast<const float*>(reg(s.moves[m].scale));
-        call.scales_row = s.moves[m].scale_span == Span::row;
+        call.scales_row = s.moves[m].scale_span == moves::Span::row;
       }
     }
     for (size_t i = 0; i < s.insts.size(); ++i) {
-      const Inst& inst = s.insts[i];
+      const plan::Inst& inst = s.insts[i];
       const auto patch = [&](int move, int reg, int slot) {
         const bool kept = reg >= 0 && plan.registers[static_cast<size_t>(reg)].per_tile > 0;
         if (move >= 0 || kept) b.patches.push_back({move, kept ? reg : -1, static_cast<int>(i), slot});
       };
-      for (size_t n = 0; n < most_operands; ++n) patch(inst.in[n].move, inst.in[n].reg, static_cast<int>(n));
-      patch(inst.dst_move, inst.dst, most_operands);
+      for (size_t n = 0; n < tiles::most_operands; ++n) patch(inst.in[n].move, inst.in[n].reg, static_cast<int>(n));
+      patch(inst.dst_move, inst.dst, tiles::most_operands);
     }
     for (size_t m = static_cast<size_t>(s.stores); m < s.moves.size(); ++m)
       if (s.moves[m].reg >= 0 && plan.registers[static_cast<size_t>(s.moves[m].reg)].per_tile > 0)
@@ -105,7 +105,7 @@ Frame::Frame(const Plan& plan, char* scratch, Trap& trap)
 }
 
 void Frame::fill_constants() {
-  for (const Plan::Constant& c : plan_.constants)
+  for (const plan::Plan::Constant& c : plan_.constants)
     fill(reg(c.reg), plan_.registers[static_cast<size_t>(c.reg)], c.type, c.number, c.integer);
 }
 
@@ -117,12 +117,12 @@ int64_t Frame::length(int dim, int64_t step) const {
 
 int64_t Frame::tiles(const int64_t* begin, const int64_t* end) const {
   int64_t count = 1;
-  for (const Loop& l : plan_.outer) count *= (end[l.dim] - begin[l.dim] + l.step - 1) / l.step;
+  for (const plan::Loop& l : plan_.outer) count *= (end[l.dim] - begin[l.dim] + l.step - 1) / l.step;
   return count;
 }
 
 // Steps the index through the loops; `changed` is the outermost loop that moved, false at the end.
-bool Frame::advance(const std::vector<Loop>& loops, int& changed) {
+bool Frame::advance(const std::vector<plan::Loop>& loops, int& changed) {
   for (size_t l = loops.size(); l-- > 0;) {
     const auto d = static_cast<size_t>(loops[l].dim);
     changed = static_cast<int>(l);
@@ -140,7 +140,7 @@ void Frame::run(void* const* args, const int64_t* begin, const int64_t* end, int
   std::copy(begin, begin + plan_.piece.kernel.space.size(), index_.begin());
   int64_t rest = first;
   for (size_t l = plan_.outer.size(); l-- > 0 && rest > 0;) {
-    const Loop& loop = plan_.outer[l];
+    const plan::Loop& loop = plan_.outer[l];
     const int64_t count = (end[loop.dim] - begin[loop.dim] + loop.step - 1) / loop.step;
     index_[static_cast<size_t>(loop.dim)] += rest % count * loop.step;
     rest /= count;
@@ -158,7 +158,7 @@ void Frame::run(void* const* args, const int64_t* begin, const int64_t* end, int
 }
 
 void Frame::run_in_row(Bound& b) {
-  for (const Section::Fill& f : b.section->fills)
+  for (const plan::Section::Fill& f : b.section->fills)
     fill(reg(f.reg), plan_.registers[static_cast<size_t>(f.reg)], f.type, f.number, f.integer);
   int changed = -1;
   int64_t tile = 0;
@@ -168,63 +168,63 @@ void Frame::run_in_row(Bound& b) {
 
 // One instruction's rows and columns at the tile's shape.
 void Frame::shape_call(Bound& b, size_t i) {
-  const Inst& inst = b.section->insts[i];
-  TileCall& call = b.calls[i];
+  const plan::Inst& inst = b.section->insts[i];
+  tiles::TileCall& call = b.calls[i];
   call.fn = inst.fn;
   call.trap = &trap_;
   if (inst.move >= 0) {
     call.extra = &b.moves[static_cast<size_t>(inst.move)];
-    call.fn = [](const TileCall& c) { run_move(*static_cast<const MoveCall*>(c.extra)); };
+    call.fn = [](const tiles::TileCall& c) { moves::run_move(*static_cast<const moves::MoveCall*>(c.extra)); };
     return;
   }
   if (!inst.terms.empty()) call.extra = &inst.terms;
   if (inst.index_dim >= 0) call.extra = &index_[static_cast<size_t>(inst.index_dim)];
-  call.rows = inst.span == Span::full ? b.rows : 1;
-  call.columns = inst.span == Span::one ? 1 : inst.span == Span::row ? b.rows : b.columns;
-  call.n = padded(call.columns);
-  const auto row_step = [&](const InstOperand& o, int64_t in_place_step, bool in_place) -> int64_t {
-    if (inst.span != Span::full) return 0;
-    return o.span == Span::full ? (in_place ? in_place_step : plan_.pitch) : o.span == Span::row;
+  call.rows = inst.span == moves::Span::full ? b.rows : 1;
+  call.columns = inst.span == moves::Span::one ? 1 : inst.span == moves::Span::row ? b.rows : b.columns;
+  call.n = tiles::padded(call.columns);
+  const auto row_step = [&](const plan::InstOperand& o, int64_t in_place_step, bool in_place) -> int64_t {
+    if (inst.span != moves::Span::full) return 0;
+    return o.span == moves::Span::full ? (in_place ? in_place_step : plan_.pitch) : o.span == moves::Span::row;
   };
   // Rows that are less than a block apart are computed with what is between them (runs_flat()).
-  const bool dense = plan_.pitch % lane_block != 0;
-  bool flat = inst.span == Span::full && !inst.folds && (dense || call.columns == plan_.pitch);
-  for (size_t k = 0; k < most_operands; ++k) {
-    const InstOperand& in = inst.in[k];
+  const bool dense = plan_.pitch % tiles::lane_block != 0;
+  bool flat = inst.span == moves::Span::full && !inst.folds && (dense || call.columns == plan_.pitch);
+  for (size_t k = 0; k < tiles::most_operands; ++k) {
+    const plan::InstOperand& in = inst.in[k];
     if (in.reg < 0) continue;
     const bool in_place = in.move >= 0 && b.in_place[static_cast<size_t>(in.move)];
     call.in[k] = reg(in.reg);
     call.in_row[k] = row_step(in, in_place ? b.section->moves[static_cast<size_t>(in.move)].row_stride : 0, in_place);
-    flat = flat && (in.span == Span::one || call.in_row[k] == plan_.pitch);
+    flat = flat && (in.span == moves::Span::one || call.in_row[k] == plan_.pitch);
   }
   const bool in_place = inst.dst_move >= 0 && b.in_place[static_cast<size_t>(inst.dst_move)];
   call.dst = reg(inst.dst);
-  call.dst_row = inst.span != Span::full ? 0
-                 : in_place              ? b.section->moves[static_cast<size_t>(inst.dst_move)].row_stride
-                                         : plan_.pitch;
-  if (inst.folds && inst.fold == Fold::columns)
-    call.dst_row = plan_.registers[static_cast<size_t>(inst.dst)].span == Span::row;
+  call.dst_row = inst.span != moves::Span::full ? 0
+                 : in_place                     ? b.section->moves[static_cast<size_t>(inst.dst_move)].row_stride
+                                                : plan_.pitch;
+  if (inst.folds && inst.fold == tiles::Fold::columns)
+    call.dst_row = plan_.registers[static_cast<size_t>(inst.dst)].span == moves::Span::row;
   if (flat && call.dst_row == plan_.pitch) {
     call.columns = call.rows * plan_.pitch;
-    call.n = padded(call.columns);
+    call.n = tiles::padded(call.columns);
     call.rows = 1;
   }
 }
 
 // Binds moves and instructions to the tile's shape; memory is used in place where the columns fill whole blocks.
 void Frame::shape(Bound& b) {
-  const Section& s = *b.section;
+  const plan::Section& s = *b.section;
   for (size_t m = 0; m < s.moves.size(); ++m) {
-    const Move& move = s.moves[m];
-    b.in_place[m] = move.in_place && b.columns % lane_block == 0;
-    MoveCall& call = b.moves[m];
-    call.rows = move.span == Span::full ? b.rows : 1;
-    call.columns = move.span == Span::one ? 1 : move.span == Span::row ? b.rows : b.columns;
-    call.scratch_row = move.span == Span::full ? plan_.pitch : 0;
+    const moves::Move& move = s.moves[m];
+    b.in_place[m] = move.in_place && b.columns % tiles::lane_block == 0;
+    moves::MoveCall& call = b.moves[m];
+    call.rows = move.span == moves::Span::full ? b.rows : 1;
+    call.columns = move.span == moves::Span::one ? 1 : move.span == moves::Span::row ? b.rows : b.columns;
+    call.scratch_row = move.span == moves::Span::full ? plan_.pitch : 0;
   }
   for (size_t m = static_cast<size_t>(s.stores); m < s.moves.size(); ++m) {
     const int from = s.moves[m].source_move;
-    if (from >= 0 && b.in_place[static_cast<size_t>(from)] && s.moves[m].span == Span::full)
+    if (from >= 0 && b.in_place[static_cast<size_t>(from)] && s.moves[m].span == moves::Span::full)
       b.moves[m].scratch_row = s.moves[static_cast<size_t>(from)].row_stride;
   }
   for (size_t i = 0; i < s.insts.size(); ++i) shape_call(b, i);
@@ -234,7 +234,7 @@ void Frame::shape(Bound& b) {
 }
 
 void Frame::run_tile(Bound& b, int changed, int64_t tile) {
-  const Section& s = *b.section;
+  const plan::Section& s = *b.section;
   const int64_t rows = length(plan_.row_dim, plan_.tile_rows), columns = length(plan_.column_dim, plan_.tile_columns);
   if (rows != b.rows || columns != b.columns) {
     b.rows = rows;
@@ -243,7 +243,7 @@ void Frame::run_tile(Bound& b, int changed, int64_t tile) {
   }
   const size_t rank = index_.size() - 1;
   const auto locate = [&](size_t m) {
-    const Move& move = *b.moves[m].move;
+    const moves::Move& move = *b.moves[m].move;
     int64_t at = move.offset;
     for (size_t d = 0; d < rank; ++d) at += move.strides[d] * index_[d];
     b.moves[m].memory = static_cast<char*>(args_[move.arg]) + at * static_cast<int64_t>(move.bytes);
@@ -251,7 +251,7 @@ void Frame::run_tile(Bound& b, int changed, int64_t tile) {
   for (auto m = static_cast<size_t>(s.first_load[static_cast<size_t>(changed + 1)]); m < static_cast<size_t>(s.stores);
        ++m) {
     locate(m);
-    if (!b.in_place[m] && s.moves[m].terms.empty() && !s.moves[m].only_copied) run_move(b.moves[m]);
+    if (!b.in_place[m] && s.moves[m].terms.empty() && !s.moves[m].only_copied) moves::run_move(b.moves[m]);
   }
   for (auto m = static_cast<size_t>(s.stores); m < s.moves.size(); ++m) locate(m);
   for (const Patch& p : b.active) {
@@ -259,7 +259,7 @@ void Frame::run_tile(Bound& b, int changed, int64_t tile) {
                           : b.moves[static_cast<size_t>(p.move)].memory;
     if (p.inst < 0)
       b.moves[static_cast<size_t>(p.slot)].scratch = at;
-    else if (p.slot == most_operands)
+    else if (p.slot == tiles::most_operands)
       b.calls[static_cast<size_t>(p.inst)].dst = at;
     else
       b.calls[static_cast<size_t>(p.inst)].in[p.slot] = at;
@@ -276,8 +276,8 @@ void Frame::run_tile(Bound& b, int changed, int64_t tile) {
     if (from >= 0)
       b.moves[m].scratch =
           b.in_place[static_cast<size_t>(from)] ? b.moves[static_cast<size_t>(from)].memory : reg(s.moves[m].reg);
-    run_move(b.moves[m]);
+    moves::run_move(b.moves[m]);
   }
 }
 
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::loops

@@ -3,14 +3,14 @@
 #include <memory>
 #include <vector>
 
-#include "backends/cpu/loops/move.h"
-#include "backends/cpu/loops/plan.h"
+#include "backends/cpu/loops/moves/move.h"
+#include "backends/cpu/loops/plan/plan.h"
 
-namespace npusim::cpu {
+namespace npusim::cpu::loops {
 
 class Frame {
  public:
-  Frame(const Plan& plan, char* scratch, Trap& trap);
+  Frame(const plan::Plan& plan, char* scratch, tiles::Trap& trap);
 
   // Writes the constants into the scratch, which several frames of one thread may share.
   void fill_constants();
@@ -28,9 +28,9 @@ class Frame {
     int slot = 0;
   };
   struct Bound {
-    const Section* section = nullptr;
-    std::vector<TileCall> calls;
-    std::vector<MoveCall> moves;
+    const plan::Section* section = nullptr;
+    std::vector<tiles::TileCall> calls;
+    std::vector<moves::MoveCall> moves;
     std::vector<char> in_place;  // by move, at this shape
     std::vector<Patch> patches;  // all that may be
     std::vector<Patch> active;   // those at this shape, capacity reserved
@@ -43,13 +43,13 @@ class Frame {
   void run_tile(Bound& b, int changed, int64_t tile);
   void shape(Bound& b);
   void shape_call(Bound& b, size_t i);
-  bool advance(const std::vector<Loop>& loops, int& changed);
+  bool advance(const std::vector<plan::Loop>& loops, int& changed);
   char* reg(int r) const { return scratch_ + plan_.registers[static_cast<size_t>(r)].offset; }
   int64_t length(int dim, int64_t step) const;
 
-  const Plan& plan_;
+  const plan::Plan& plan_;
   char* scratch_;
-  Trap& trap_;
+  tiles::Trap& trap_;
   void* const* args_ = nullptr;
   const int64_t* begin_ = nullptr;
   const int64_t* end_ = nullptr;
@@ -57,4 +57,4 @@ class Frame {
   std::vector<Bound> sections_;
 };
 
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::loops

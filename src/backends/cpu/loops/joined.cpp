@@ -1,4 +1,4 @@
-// What a piece and the ones beside it copy, block of rows by block of rows: a border is written while its lines are
+// What a piece and its neighbours copy, block of rows by block of rows: a border is written while its lines are
 // near.
 #include "backends/cpu/loops/joined.h"
 
@@ -6,31 +6,31 @@
 #include <cmath>
 #include <tuple>
 
-#include "backends/cpu/loops/copy.h"
-#include "backends/cpu/loops/tile.h"
+#include "backends/cpu/loops/moves/copy.h"
+#include "backends/cpu/loops/tiles/tile.h"
 #include "base/shape.h"
 
-namespace npusim::cpu {
+namespace npusim::cpu::loops {
 namespace {
 
 constexpr int64_t block_bytes = 16384, most_rows = 64;  // which stay in L1
 int64_t blocks_of(const Joined& j, const Joined::Band& band) { return (band.rows + j.block_rows - 1) / j.block_rows; }
 
-const Access& source(const Piece& p) {
+const Access& source(const rewrite::Piece& p) {
   const Kernel& k = p.kernel;
   return k.accesses[static_cast<size_t>(k.exprs[static_cast<size_t>(k.stores[0].expr)].integer)];
 }
 
 bool is_plain(const Access& a) { return a.guards.empty() && a.terms.empty(); }
-const Expr& stored(const Piece& p) { return p.kernel.exprs[static_cast<size_t>(p.kernel.stores[0].expr)]; }
+const Expr& stored(const rewrite::Piece& p) { return p.kernel.exprs[static_cast<size_t>(p.kernel.stores[0].expr)]; }
 
-bool stores_rows(const Piece& p) {
+bool stores_rows(const rewrite::Piece& p) {
   const Kernel& k = p.kernel;
   return k.space.size() >= 2 && k.row_dims == 0 && k.stores.size() == 1 && !k.stores[0].accumulate &&
          is_plain(k.stores[0].access) && k.stores[0].access.strides.back() == 1;
 }
 // Of rows, each one run of elements forth, back or again and again.
-bool copies_rows(const Piece& p) {
+bool copies_rows(const rewrite::Piece& p) {
   if (!stores_rows(p) || stored(p).op != ExprOp::load) return false;
   const Kernel& k = p.kernel;
   const Access &to = k.stores[0].access, &from = source(p);
@@ -38,7 +38,7 @@ bool copies_rows(const Piece& p) {
          k.args[static_cast<size_t>(to.arg)].dtype == k.args[static_cast<size_t>(from.arg)].dtype;
 }
 // Zeros, of which all bits are 0 in any dtype.
-bool clears_rows(const Piece& p) {
+bool clears_rows(const rewrite::Piece& p) {
   if (!stores_rows(p) || stored(p).op != ExprOp::constant) return false;
   return stored(p).number == 0 && !std::signbit(stored(p).number) && stored(p).integer == 0;
 }
@@ -48,7 +48,7 @@ bool same_but_last(const List& a, const List& b) {
   return std::equal(a.begin(), a.end() - 1, b.begin(), b.end() - 1);
 }
 // The first one copies rows.
-bool are_beside(const Piece& a, const Piece& b) {
+bool are_neighbours(const rewrite::Piece& a, const rewrite::Piece& b) {
   if (!copies_rows(b) && !clears_rows(b)) return false;
   const Access &to = a.kernel.stores[0].access, &other = b.kernel.stores[0].access;
   if (!same_but_last(a.begin, b.begin) || !same_but_last(a.end, b.end) || to.arg != other.arg ||
@@ -57,15 +57,15 @@ bool are_beside(const Piece& a, const Piece& b) {
   return clears_rows(b) || (source(a).arg == source(b).arg && same_but_last(source(a).strides, source(b).strides));
 }
 
-Joined::Run run_of(const Piece& p) {
+Joined::Run run_of(const rewrite::Piece& p) {
   const int64_t to = p.kernel.stores[0].access.offset, columns = p.kernel.space.back();
   return clears_rows(p) ? Joined::Run{to, 0, 0, columns, true}
                         : Joined::Run{to, source(p).offset, source(p).strides.back(), columns, false};
 }
 
-// Of pieces that are beside the first one. The longest run is first and brings the lines; the others find them.
-Joined joined(const std::vector<const Piece*>& beside) {
-  const Piece& p = *beside[0];
+// Of neighbours of the first piece. The longest run is first and loads the lines; the others find them in the cache.
+Joined joined(const std::vector<const rewrite::Piece*>& neighbours) {
+  const rewrite::Piece& p = *neighbours[0];
   const Access &to = p.kernel.stores[0].access, &from = source(p);
   const std::vector<int64_t>& space = p.kernel.space;
   const size_t planes = space.size() - 2;
@@ -76,7 +76,7 @@ Joined joined(const std::vector<const Piece*>& beside) {
     return std::vector<int64_t>(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(planes));
   };
   j.extents = of_planes(space), j.to_strides = of_planes(to.strides), j.from_strides = of_planes(from.strides);
-  for (const Piece* piece : beside) j.runs.push_back(run_of(*piece));
+  for (const rewrite::Piece* piece : neighbours) j.runs.push_back(run_of(*piece));
   std::sort(j.runs.begin(), j.runs.end(), [](const Joined::Run& a, const Joined::Run& b) {
     return std::tuple(a.zeros, -a.columns, a.to) < std::tuple(b.zeros, -b.columns, b.to);
   });
@@ -106,21 +106,21 @@ void add_bands(std::vector<Joined>& to, Joined&& j) {
 
 }  // namespace
 
-std::vector<Joined> join_copies(std::vector<Piece>& pieces) {
+std::vector<Joined> join_copies(std::vector<rewrite::Piece>& pieces) {
   std::vector<Joined> found;
   std::vector<char> taken(pieces.size(), 0);
   for (size_t i = 0; i < pieces.size(); ++i) {
     if (taken[i] || !copies_rows(pieces[i])) continue;
-    std::vector<size_t> beside{i};
-    bool narrow = pieces[i].kernel.space.back() < lane_block;
+    std::vector<size_t> neighbours{i};
+    bool narrow = pieces[i].kernel.space.back() < tiles::lane_block;
     for (size_t n = 0; n < pieces.size(); ++n)
-      if (n != i && !taken[n] && are_beside(pieces[i], pieces[n])) {
-        beside.push_back(n);
-        narrow = narrow || pieces[n].kernel.space.back() < lane_block;
+      if (n != i && !taken[n] && are_neighbours(pieces[i], pieces[n])) {
+        neighbours.push_back(n);
+        narrow = narrow || pieces[n].kernel.space.back() < tiles::lane_block;
       }
-    if (beside.size() < 2 || !narrow) continue;
-    std::vector<const Piece*> all;
-    for (const size_t n : beside) taken[n] = 1, all.push_back(&pieces[n]);
+    if (neighbours.size() < 2 || !narrow) continue;
+    std::vector<const rewrite::Piece*> all;
+    for (const size_t n : neighbours) taken[n] = 1, all.push_back(&pieces[n]);
     add_bands(found, joined(all));
   }
   for (Joined& j : found) {
@@ -157,16 +157,16 @@ void copy_units(const Joined& j, void* const* args, int64_t first, int64_t last)
     for (const Joined::Run& run : j.runs) {
       static constexpr int64_t zero = 0;
       const char* source = static_cast<const char*>(args[j.from_arg]) + (from + run.from) * bytes;
-      copy_block({.to = static_cast<char*>(args[j.to_arg]) + (to + run.to) * bytes,
-                  .from = run.zeros ? static_cast<const void*>(&zero) : source,
-                  .to_row = j.to_row,
-                  .from_row = run.zeros ? 0 : band->from_row,
-                  .from_column = run.step,
-                  .rows = std::min(j.block_rows, band->rows - row),
-                  .columns = run.columns},
-                 j.bytes);
+      moves::copy_block({.to = static_cast<char*>(args[j.to_arg]) + (to + run.to) * bytes,
+                         .from = run.zeros ? static_cast<const void*>(&zero) : source,
+                         .to_row = j.to_row,
+                         .from_row = run.zeros ? 0 : band->from_row,
+                         .from_column = run.step,
+                         .rows = std::min(j.block_rows, band->rows - row),
+                         .columns = run.columns},
+                        j.bytes);
     }
   }
 }
 
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::loops

@@ -3,9 +3,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "backends/cpu/loops/split.h"
+#include "backends/cpu/loops/rewrite/split.h"
 
-namespace npusim::cpu {
+namespace npusim::cpu::loops {
 
 // Strides and offsets in elements. A plane has bands of rows, all of the same runs; units are blocks of rows of a
 // plane.
@@ -20,7 +20,7 @@ struct Joined {
   };
   int to_arg = -1, from_arg = -1;
   size_t bytes = 4;                                        // of an element
-  std::vector<Run> runs;                                   // from the band's places on, the longest first
+  std::vector<Run> runs;                                   // from the band's offsets on, the longest first
   std::vector<Band> bands;                                 // from the plane's
   std::vector<int64_t> extents, to_strides, from_strides;  // of the planes
   int64_t to_row = 0;
@@ -30,8 +30,8 @@ struct Joined {
 
 // Takes pieces that are copies or zeros and apart only in their columns out of the list; what is apart in its rows then
 // is one.
-std::vector<Joined> join_copies(std::vector<Piece>& pieces);
+std::vector<Joined> join_copies(std::vector<rewrite::Piece>& pieces);
 double cost_of(const Joined& joined);  // ns of a unit, roughly
 void copy_units(const Joined& joined, void* const* args, int64_t first, int64_t last);
 
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::loops

@@ -6,18 +6,18 @@
 #include <algorithm>
 #include <new>
 
-#include "backends/cpu/loops/collapse.h"
 #include "backends/cpu/loops/frame.h"
 #include "backends/cpu/loops/joined.h"
-#include "backends/cpu/loops/repeat.h"
-#include "backends/cpu/loops/running.h"
+#include "backends/cpu/loops/rewrite/collapse.h"
+#include "backends/cpu/loops/rewrite/repeat.h"
+#include "backends/cpu/loops/rewrite/running_index.h"
 #include "backends/cpu/step.h"
 #include "base/shape.h"
 #include "base/threads.h"
 #include "kernel/facts/compact.h"
 #include "kernel/facts/memory.h"
 
-namespace npusim::cpu {
+namespace npusim::cpu::loops {
 namespace {
 
 struct Aligned {
@@ -33,29 +33,29 @@ Scratch new_scratch(int64_t bytes) {
 }
 
 // Of several plans.
-int64_t turns_of(const Kernel& kernel, size_t plans) {
-  constexpr int64_t points_of_turn = 32768, most_turns = 64, few_plans = 8;  // each begins anew in a turn
+int64_t rounds_of(const Kernel& kernel, size_t plans) {
+  constexpr int64_t points_of_round = 32768, most_rounds = 64, few_plans = 8;  // each begins anew in a round
   const int64_t points = element_count(kernel.space);
   const int64_t groups = std::max<int64_t>(static_cast<int64_t>(plans) / few_plans, 1);
-  return std::clamp<int64_t>(points / (points_of_turn * groups), 1, most_turns);
+  return std::clamp<int64_t>(points / (points_of_round * groups), 1, most_rounds);
 }
 
 }  // namespace
 
 struct Loops::State {
-  std::vector<std::unique_ptr<Plan>> plans;
+  std::vector<std::unique_ptr<plan::Plan>> plans;
   std::vector<Joined> joined;
   std::vector<Scratch> scratch;               // by thread
   std::vector<std::vector<Frame>> frames;     // by thread, then plan
   std::vector<std::vector<int64_t>> extents;  // by plan: the end of its space
   std::vector<int64_t> zeros;
   std::vector<std::vector<int64_t>> box;  // by thread: begin and end of a box in a piece's space
-  Trap trap;
+  tiles::Trap trap;
   std::string requirement;  // what a trap of kind 3 says
   bool parallel = false, boxes = false;
-  // Several plans take turns with as many parts of their tiles: what they leave in a line of memory goes there
+  // Several plans run in rounds, with as many parts of their tiles: what they leave in a line of memory goes there
   // together.
-  int64_t turns = 1;
+  int64_t rounds = 1;
 
   // Part `part` of `parts` of the dimension that a serial plan shares, in blocks of lanes.
   void run_slice(Frame& frame, size_t p, void* const* args, int64_t part, int64_t parts, int thread) {
@@ -65,7 +65,7 @@ struct Loops::State {
     std::copy(extent.begin(), extent.end(), end);
     std::fill(begin, end, 0);
     const auto d = static_cast<size_t>(plans[p]->shared_dim);
-    const int64_t unit = plans[p]->shared_dim == plans[p]->column_dim ? lane_block : 1;
+    const int64_t unit = plans[p]->shared_dim == plans[p]->column_dim ? tiles::lane_block : 1;
     const int64_t units = (extent[d] + unit - 1) / unit;
     begin[d] = units * part / parts * unit;
     end[d] = std::min(units * (part + 1) / parts * unit, extent[d]);
@@ -98,19 +98,19 @@ Loops::Loops(const Kernel& kernel, int threads, bool boxes) : state_(std::make_u
   double cost = 0;
   int64_t bytes = 0;
   Kernel searched = kernel;
-  find_searches(searched);
-  std::vector<Piece> pieces = split_kernel(searched);
+  rewrite::find_searches(searched);
+  std::vector<rewrite::Piece> pieces = rewrite::split_kernel(searched);
   if (!serial && !boxes) s.joined = join_copies(pieces);
   for (const Joined& j : s.joined) cost += cost_of(j) * static_cast<double>(j.units);
   const size_t parts = pieces.size() + s.joined.size();
-  if (parts > 1 && !serial) s.turns = turns_of(kernel, parts);
-  for (Piece& piece : pieces) {
-    if (!serial && !boxes) split_repeats(piece);
-    collapse_dimensions(piece, !boxes);
-    find_running_places(piece.kernel);
+  if (parts > 1 && !serial) s.rounds = rounds_of(kernel, parts);
+  for (rewrite::Piece& piece : pieces) {
+    if (!serial && !boxes) rewrite::split_repeats(piece);
+    rewrite::collapse_dimensions(piece, !boxes);
+    rewrite::find_running_indices(piece.kernel);
     drop_dead(piece.kernel);
-    s.plans.push_back(std::make_unique<Plan>(make_plan(std::move(piece), serial, s.turns)));
-    const Plan& plan = *s.plans.back();
+    s.plans.push_back(std::make_unique<plan::Plan>(plan::make_plan(std::move(piece), serial, s.rounds)));
+    const plan::Plan& plan = *s.plans.back();
     s.extents.push_back(plan.piece.kernel.space);
     s.extents.back().push_back(0);
     bytes = std::max(bytes, plan.scratch_bytes);
@@ -140,7 +140,8 @@ bool Loops::run(void* const* args) {
   s.trap.kind.store(0, std::memory_order_relaxed);
   const auto threads = s.parallel ? static_cast<int>(s.frames.size()) : 1;
   on_threads(threads, [&](int thread) {
-    for (int64_t turn = 0; turn < s.turns; ++turn) s.run_part(args, thread * s.turns + turn, threads * s.turns, thread);
+    for (int64_t round = 0; round < s.rounds; ++round)
+      s.run_part(args, thread * s.rounds + round, threads * s.rounds, thread);
   });
   return s.trap.kind.load(std::memory_order_relaxed) == 0;
 }
@@ -149,7 +150,7 @@ bool Loops::run_box(void* const* args, const int64_t* begin, const int64_t* end,
   State& s = *state_;
   int64_t* from = s.box[static_cast<size_t>(thread)].data();
   for (size_t p = 0; p < s.plans.size(); ++p) {
-    const Piece& piece = s.plans[p]->piece;
+    const rewrite::Piece& piece = s.plans[p]->piece;
     int64_t* to = from + piece.dims.size();
     bool empty = false;
     for (size_t d = 0; d < piece.begin.size(); ++d)
@@ -170,10 +171,10 @@ bool Loops::run_box(void* const* args, const int64_t* begin, const int64_t* end,
 void Loops::clear_trap() { state_->trap.kind.store(0); }
 
 std::string Loops::trap_message() const {
-  const Trap& t = state_->trap;
+  const tiles::Trap& t = state_->trap;
   if (t.kind == 1) return fmt::format("index {} is out of range for a dimension of {}", t.value, t.extent);
   if (t.kind == 3) return state_->requirement;
   return t.kind == 2 ? "integer division by zero" : "";
 }
 
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::loops

@@ -6,7 +6,7 @@
 
 #include "kernel/kernel.h"
 
-namespace npusim::cpu {
+namespace npusim::cpu::loops {
 
 // A kernel without contraction, compiled to tile bytecode: one SIMD loop per expression node over tiles that fit L1.
 // Results do not depend on the number of threads, and are the same from run to run.
@@ -35,4 +35,4 @@ class Loops {
   std::unique_ptr<State> state_;
 };
 
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::loops

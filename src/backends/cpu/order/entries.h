@@ -1,4 +1,4 @@
-// Rows of keys with their places, put in order: entries are all different, so that any way to sort them is stable.
+// Rows of keys with their indices, put in order: entries are all different, so that any sort of them is stable.
 #pragma once
 #include <algorithm>
 #include <bit>
@@ -10,24 +10,24 @@
 #include "backends/cpu/order/neighbours.h"
 #include "base/threads.h"
 
-namespace npusim::cpu {
+namespace npusim::cpu::order {
 
-// A key of 32 bits above a place of 32.
+// A key of 32 bits above an index of 32.
 struct ShortEntry {
   uint64_t both = 0;
   ShortEntry() = default;
-  ShortEntry(uint32_t key, uint64_t place) : both(uint64_t{key} << 32 | place) {}
+  ShortEntry(uint32_t key, uint64_t index) : both(uint64_t{key} << 32 | index) {}
   uint32_t key() const { return static_cast<uint32_t>(both >> 32); }
-  int64_t place() const { return static_cast<int64_t>(both & 0xffffffff); }
+  int64_t index() const { return static_cast<int64_t>(both & 0xffffffff); }
   auto operator<=>(const ShortEntry&) const = default;
 };
 
 struct LongEntry {
   uint64_t first = 0, second = 0;
   LongEntry() = default;
-  LongEntry(uint64_t key, uint64_t place) : first(key), second(place) {}
+  LongEntry(uint64_t key, uint64_t index) : first(key), second(index) {}
   uint64_t key() const { return first; }
-  int64_t place() const { return static_cast<int64_t>(second); }
+  int64_t index() const { return static_cast<int64_t>(second); }
   bool operator==(const LongEntry&) const = default;
   std::strong_ordering operator<=>(const LongEntry& other) const {
     return first != other.first ? first <=> other.first : second <=> other.second;
@@ -71,8 +71,8 @@ inline uint16_t largest_of(const uint16_t* counts, int64_t size) {
   return most;
 }
 
-// Counts become places: of each digit the number of entries with a lower one.
-inline void places_of(uint16_t* counts, int64_t size) {
+// Counts become offsets: of each digit the number of entries with a lower one.
+inline void offsets_of(uint16_t* counts, int64_t size) {
   unsigned before = 0;
   for (int64_t d = 0; d < size; ++d) {
     const unsigned count = counts[d];
@@ -81,7 +81,8 @@ inline void places_of(uint16_t* counts, int64_t size) {
   }
 }
 
-// Puts in order what nearly is, by comparing. False: some of it is far from its place; what was done is a permutation.
+// Puts in order what nearly is, by comparing. False: some of it is far from its final position; what was done is a
+// permutation.
 template <typename Entry>
 bool sort_nearly_sorted(Entry* entries, int64_t n) {
   int64_t moves = 0;
@@ -107,7 +108,7 @@ bool sort_by_two_digits(Entry* entries, Entry* spare, uint16_t* counts, int64_t 
   std::fill(counts, counts + 2 * digits, uint16_t{0});
   for (int64_t i = 0; i < n; ++i) ++of_low[digit(entries[i], low)], ++of_high[digit(entries[i], high)];
   if (largest_of(of_high, digits) > 24 + 4 * n / digits) return false;
-  places_of(of_low, digits), places_of(of_high, digits);
+  offsets_of(of_low, digits), offsets_of(of_high, digits);
   for (int64_t i = 0; i < n; ++i) spare[of_low[digit(entries[i], low)]++] = entries[i];
   for (int64_t i = 0; i < n; ++i) entries[of_high[digit(spare[i], high)]++] = spare[i];
   if (!sort_nearly_sorted(entries, n)) std::sort(entries, entries + n);
@@ -125,11 +126,11 @@ bool sort_by_first_digit(const Entry* entries, Entry* spare, uint16_t* counts, i
   for (int64_t i = 0; i < n; ++i) ++counts[digit(entries[i])];
   const int64_t most = largest_of(counts, size);
   if (most > few) return false;
-  places_of(counts, size);
+  offsets_of(counts, size);
   for (int64_t i = 0; i < n; ++i) spare[counts[digit(entries[i])]++] = entries[i];
   if constexpr (std::is_same_v<Entry, ShortEntry>) {
-    constexpr int64_t most_turns = 12;
-    if (most <= most_turns) return order_neighbours(&spare->both, n, most), true;
+    constexpr int64_t most_passes = 12;
+    if (most <= most_passes) return order_neighbours(&spare->both, n, most), true;
   }
   for (int64_t i = 1; i < n; ++i) {  // none goes further than its digit's first
     if (!(spare[i] < spare[i - 1])) continue;
@@ -189,29 +190,29 @@ inline constexpr int64_t scan_block = 64;
 // Entries that a search for the first `count` has room for.
 inline int64_t room_of_first(int64_t count) { return 2 * count + 2 * scan_block; }
 
-// The first `count` of the entries that arrive in the order of their places, in any order; most are turned away by
+// The first `count` of the entries that arrive in the order of their indices, in any order; most are rejected by
 // their keys alone.
 template <typename Entry, typename Key>
 class First {
  public:
   First(Entry* room, int64_t count) : room_(room), count_(count) {}
 
-  // `n`, at most a block, keys from `place` on.
-  void add(const Key* keys, int64_t n, int64_t place) {
+  // `n`, at most a block, keys from `first` on.
+  void add(const Key* keys, int64_t n, int64_t first) {
     if (full_) {
       bool some = false;
       for (int64_t i = 0; i < n; ++i) some |= keys[i] < limit_;
       if (!some) return;
     }
-    take(keys, n, place);
+    take(keys, n, first);
   }
   bool full() const { return full_; }
   Key limit() const { return limit_; }
   // The same of keys some of which may count.
-  void take(const Key* keys, int64_t n, int64_t place) {
+  void take(const Key* keys, int64_t n, int64_t first) {
     for (int64_t i = 0; i < n; ++i)
-      if (!full_ || keys[i] < limit_) room_[size_++] = Entry(keys[i], static_cast<uint64_t>(place + i));
-    const bool early = !full_ && count_ <= scan_block / 4;  // few would be looked for among many
+      if (!full_ || keys[i] < limit_) room_[size_++] = Entry(keys[i], static_cast<uint64_t>(first + i));
+    const bool early = !full_ && count_ <= scan_block / 4;  // few would be searched for among many
     if (size_ > (early ? count_ : room_of_first(count_) - scan_block)) cut();
   }
   // How many there are: `count`, or all that came.
@@ -238,4 +239,4 @@ class First {
   bool full_ = false;  // from then on only keys below the limit count
 };
 
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::order

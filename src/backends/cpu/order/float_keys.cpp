@@ -10,7 +10,7 @@
 #include <hwy/highway.h>
 
 HWY_BEFORE_NAMESPACE();
-namespace npusim::cpu::HWY_NAMESPACE {
+namespace npusim::cpu::order::HWY_NAMESPACE {
 
 // As signed numbers with the sign's bit flipped, which is how vectors compare. The key of a number is that of its bits
 // as they are if positive, of their complement if negative; zeros are one, and so are NaN: the largest.
@@ -30,16 +30,16 @@ bool float_keys(const uint32_t* elements, uint32_t flip, uint32_t limit, uint32_
   return below != 0;
 }
 
-}  // namespace npusim::cpu::HWY_NAMESPACE
+}  // namespace npusim::cpu::order::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace npusim::cpu {
+namespace npusim::cpu::order {
 HWY_EXPORT(float_keys);
 
 bool float_keys(const uint32_t* elements, uint32_t flip, uint32_t limit, uint32_t* keys) {
   return HWY_DYNAMIC_DISPATCH(float_keys)(elements, flip, limit, keys);
 }
 
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::order
 #endif

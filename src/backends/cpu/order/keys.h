@@ -6,7 +6,7 @@
 #include "base/dtype.h"
 #include "base/error.h"
 
-namespace npusim::cpu {
+namespace npusim::cpu::order {
 
 // Of one dtype: Raw is an element's memory; keys have so many bits, which `bits` of Key hold. Those of a row may be
 // `narrow`: lie near each other.
@@ -68,4 +68,4 @@ auto with_keys_of(DType dtype, F&& f) {
   fail(ErrorKind::internal, "no order of {}", static_cast<int>(dtype));
 }
 
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::order

@@ -11,14 +11,14 @@
 #include <hwy/highway.h>
 
 HWY_BEFORE_NAMESPACE();
-namespace npusim::cpu::HWY_NAMESPACE {
+namespace npusim::cpu::order::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-void order_neighbours(uint64_t* entries, int64_t n, int64_t turns) {
+void order_neighbours(uint64_t* entries, int64_t n, int64_t passes) {
   const hn::ScalableTag<uint64_t> d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  for (int64_t turn = 0; turn < turns; ++turn) {
-    int64_t i = turn % 2;
+  for (int64_t pass = 0; pass < passes; ++pass) {
+    int64_t i = pass % 2;
     for (; lanes > 1 && i + lanes <= n; i += lanes) {
       const auto x = hn::LoadU(d, entries + i), other = hn::Reverse2(d, x);
       hn::StoreU(hn::OddEven(hn::Max(x, other), hn::Min(x, other)), d, entries + i);
@@ -44,18 +44,18 @@ std::pair<int64_t, int64_t> range_of(const int64_t* x, int64_t n) {
   return range;
 }
 
-}  // namespace npusim::cpu::HWY_NAMESPACE
+}  // namespace npusim::cpu::order::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace npusim::cpu {
+namespace npusim::cpu::order {
 HWY_EXPORT(order_neighbours);
 HWY_EXPORT(range_of);
 
-void order_neighbours(uint64_t* entries, int64_t n, int64_t turns) {
-  HWY_DYNAMIC_DISPATCH(order_neighbours)(entries, n, turns);
+void order_neighbours(uint64_t* entries, int64_t n, int64_t passes) {
+  HWY_DYNAMIC_DISPATCH(order_neighbours)(entries, n, passes);
 }
 std::pair<int64_t, int64_t> range_of(const int64_t* x, int64_t n) { return HWY_DYNAMIC_DISPATCH(range_of)(x, n); }
 
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::order
 #endif

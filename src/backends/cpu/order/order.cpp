@@ -12,7 +12,7 @@
 #include "kernel/facts/memory.h"
 #include "kernel/facts/order.h"
 
-namespace npusim::cpu {
+namespace npusim::cpu::order {
 namespace {
 
 constexpr int64_t longest_row = int64_t{1} << 40;
@@ -46,18 +46,19 @@ class OrderStep final : public BoundStep {
     if (form.descending) flip_ = static_cast<Key>(~uint64_t{0} >> (64 - Keys::bits));
     const bool short_row = length_ <= 2 * scan_block;  // whose elements a search has room for
     const bool few = first_ + count_ <= length_ / (short_row ? 4 : 8);
-    way_ = few ? Way::few : count_ == 1 ? Way::one : Way::all;
-    const int64_t entries = way_ == Way::few ? room_of_first(first_ + count_) : 2 * length_;
-    of_thread_ = rounded(entries * static_cast<int64_t>(way_ == Way::one ? sizeof(Key) : sizeof(Entry))) + count_bytes;
+    mode_ = few ? Mode::few : count_ == 1 ? Mode::one : Mode::all;
+    const int64_t entries = mode_ == Mode::few ? room_of_first(first_ + count_) : 2 * length_;
+    of_thread_ =
+        rounded(entries * static_cast<int64_t>(mode_ == Mode::one ? sizeof(Key) : sizeof(Entry))) + count_bytes;
     if (count_ > 0 && rows_ > 0) scratch_bytes_ = static_cast<size_t>(of_thread_ * threads_);
   }
 
   void run() override {
     if (scratch_bytes_ == 0) return;
     const int threads = std::min(threads_, thread_count());
-    if (rows_ < threads && length_ >= long_row && way_ != Way::one) {
+    if (rows_ < threads && length_ >= long_row && mode_ != Mode::one) {
       // Of a few each part finds as many.
-      const int64_t most = way_ == Way::few ? length_ / (first_ + count_) : threads;
+      const int64_t most = mode_ == Mode::few ? length_ / (first_ + count_) : threads;
       const auto parts = static_cast<int>(std::min<int64_t>(threads, most));
       for (int64_t row = 0; row < rows_; ++row) order_row(row, 0, parts);
       return;
@@ -72,11 +73,11 @@ class OrderStep final : public BoundStep {
   }
   std::string describe() const override {
     if (length_ <= few_elements) return "order of short rows";
-    return way_ == Way::few ? "first of rows" : way_ == Way::one ? "one of rows" : "order of rows";
+    return mode_ == Mode::few ? "first of rows" : mode_ == Mode::one ? "one of rows" : "order of rows";
   }
 
  private:
-  enum class Way { all, few, one };
+  enum class Mode { all, few, one };
   struct Dim {
     int64_t extent, from, to;
   };
@@ -106,11 +107,11 @@ class OrderStep final : public BoundStep {
         for (int64_t i = 0; i < length_; ++i)
           entries[i][r] = Entry(Keys::key(at.from[i * from_step_]) ^ flip_, static_cast<uint64_t>(i));
       }
-      for (int64_t turn = 0; turn < length_; ++turn)
-        for (int64_t i = turn % 2; i + 1 < length_; i += 2)
+      for (int64_t pass = 0; pass < length_; ++pass)
+        for (int64_t i = pass % 2; i + 1 < length_; i += 2)
           for (int64_t r = 0; r < n; ++r) put_in_order(entries[i][r], entries[i + 1][r]);
       for (int64_t r = 0; r < n; ++r)
-        for (int64_t i = 0; i < count_; ++i) to[r][i * to_step_] = entries[first_ + i][r].place();
+        for (int64_t i = 0; i < count_; ++i) to[r][i * to_step_] = entries[first_ + i][r].index();
     }
   }
 
@@ -119,7 +120,7 @@ class OrderStep final : public BoundStep {
     return reinterpret_cast<int64_t*>(scratch_ + threads_ * (of_thread_ - count_bytes));
   }
 
-  // use(keys, n, place) for blocks of the row's elements [begin, end).
+  // use(keys, n, first) for blocks of the row's elements [begin, end).
   template <typename Use>
   void each_block(const Raw* from, int64_t begin, int64_t end, Use&& use) const {
     Key keys[scan_block];
@@ -138,8 +139,8 @@ class OrderStep final : public BoundStep {
 
   // By `parts` threads, the first of which is this one.
   void order_row(int64_t row, int thread, int parts) const {
-    if (way_ == Way::one) return one_of(row, thread);
-    way_ == Way::few ? first_of(row, thread, parts) : all_of(row, thread, parts);
+    if (mode_ == Mode::one) return one_of(row, thread);
+    mode_ == Mode::few ? first_of(row, thread, parts) : all_of(row, thread, parts);
   }
 
   int64_t* counts_of(int thread) const {
@@ -150,16 +151,16 @@ class OrderStep final : public BoundStep {
     const Row at = row_at(row);
     Key* keys = reinterpret_cast<Key*>(scratch_ + thread * of_thread_);
     each_block(at.from, 0, length_,
-               [&](const Key* block, int64_t n, int64_t place) { std::copy_n(block, n, keys + place); });
+               [&](const Key* block, int64_t n, int64_t first) { std::copy_n(block, n, keys + first); });
     auto* counts = reinterpret_cast<uint32_t*>(counts_of(thread));
-    *at.to = select_place(keys, keys + length_, counts, length_, first_);
+    *at.to = select_index(keys, keys + length_, counts, length_, first_);
   }
 
   // The least and the largest key of some elements of the row.
   std::pair<Key, Key> range_of(const Row& at, int64_t begin, int64_t end) const {
     if constexpr (std::is_same_v<Keys, KeyOfInteger<int64_t, 64>>) {
       if (from_step_ == 1 && begin < end) {
-        const auto [least, most] = cpu::range_of(reinterpret_cast<const int64_t*>(at.from) + begin, end - begin);
+        const auto [least, most] = order::range_of(reinterpret_cast<const int64_t*>(at.from) + begin, end - begin);
         const Key low = Keys::key(static_cast<Raw>(least)) ^ flip_, high = Keys::key(static_cast<Raw>(most)) ^ flip_;
         return flip_ == 0 ? std::pair(low, high) : std::pair(high, low);
       }
@@ -197,7 +198,7 @@ class OrderStep final : public BoundStep {
   // By keys from `low` on, of so many bits.
   template <typename Sorted>
   void sort_row(const Row& at, Key low, int bits, int thread, int parts) const {
-    store_places(at, sorted_by<Sorted>(at, low, 0, bits, thread, parts), parts);
+    store_indices(at, sorted_by<Sorted>(at, low, 0, bits, thread, parts), parts);
   }
 
   // By the first 32 of those bits, and of the few whose are equal by all. False: more are, and nothing is stored.
@@ -205,7 +206,7 @@ class OrderStep final : public BoundStep {
     const int behind = std::max(bits - 32, 0);
     ShortEntry* sorted = sorted_by<ShortEntry>(at, low, behind, bits - behind, thread, parts);
     constexpr int64_t few = 16;
-    const auto key = [&](const ShortEntry& e) { return Keys::key(at.from[e.place() * from_step_]) ^ flip_; };
+    const auto key = [&](const ShortEntry& e) { return Keys::key(at.from[e.index() * from_step_]) ^ flip_; };
     bool equal = false;
     for (int64_t i = 1; behind > 0 && i < length_; ++i) equal |= sorted[i].key() == sorted[i - 1].key();
     for (int64_t i = 0, end = 0; equal && i < length_; i = end) {
@@ -213,10 +214,10 @@ class OrderStep final : public BoundStep {
       if (end - i > few) return false;
       if (end - i > 1)
         std::sort(sorted + i, sorted + end, [&](const ShortEntry& a, const ShortEntry& b) {
-          return std::pair(key(a), a.place()) < std::pair(key(b), b.place());
+          return std::pair(key(a), a.index()) < std::pair(key(b), b.index());
         });
     }
-    store_places(at, sorted, parts);
+    store_indices(at, sorted, parts);
     return true;
   }
 
@@ -226,22 +227,22 @@ class OrderStep final : public BoundStep {
     auto* entries = reinterpret_cast<Sorted*>(entries_of(thread));
     for_parts(parts, [&](int part) {
       each_block(at.from, length_ * part / parts, length_ * (part + 1) / parts,
-                 [&](const Key* keys, int64_t n, int64_t place) {
+                 [&](const Key* keys, int64_t n, int64_t first) {
                    using Part = decltype(entries->key());
                    for (int64_t i = 0; i < n; ++i)
-                     entries[place + i] =
-                         Sorted(static_cast<Part>((keys[i] - low) >> behind), static_cast<uint64_t>(place + i));
+                     entries[first + i] =
+                         Sorted(static_cast<Part>((keys[i] - low) >> behind), static_cast<uint64_t>(first + i));
                  });
     });
     return sort_entries(entries, entries + length_, parts > 1 ? counts() : counts_of(thread), length_, bits, parts);
   }
 
   template <typename Sorted>
-  void store_places(const Row& at, const Sorted* sorted, int parts) const {
+  void store_indices(const Row& at, const Sorted* sorted, int parts) const {
     for_parts(parts, [&](int part) {
       const int64_t end = count_ * (part + 1) / parts, step = to_step_;
       const Sorted* from = sorted + first_;
-      for (int64_t i = count_ * part / parts; i < end; ++i) at.to[i * step] = from[i].place();
+      for (int64_t i = count_ * part / parts; i < end; ++i) at.to[i * step] = from[i].index();
     });
   }
 
@@ -256,7 +257,7 @@ class OrderStep final : public BoundStep {
         for (Key keys[scan_block]; from_step_ == 1 && begin + scan_block <= end; begin += scan_block)
           if (float_keys(at.from + begin, flip_, first.limit(), keys) || !first.full())
             first.take(keys, scan_block, begin);
-      each_block(at.from, begin, end, [&](const Key* keys, int64_t n, int64_t place) { first.add(keys, n, place); });
+      each_block(at.from, begin, end, [&](const Key* keys, int64_t n, int64_t from) { first.add(keys, n, from); });
       first.finish();
     });
     Entry* found = entries_of(thread);
@@ -266,7 +267,7 @@ class OrderStep final : public BoundStep {
       std::nth_element(found, found + count - 1, found + 2 * count);
     }
     std::sort(found, found + count);
-    for (int64_t i = 0; i < count_; ++i) at.to[i * to_step_] = found[first_ + i].place();
+    for (int64_t i = 0; i < count_; ++i) at.to[i * to_step_] = found[first_ + i].index();
   }
 
   const Raw* from_ = nullptr;
@@ -274,7 +275,7 @@ class OrderStep final : public BoundStep {
   std::vector<Dim> dims_;  // all but the row
   int64_t rows_ = 1, length_ = 0, first_ = 0, count_ = 0, from_step_ = 0, to_step_ = 0;
   Key flip_ = 0;  // descending: all bits
-  Way way_ = Way::all;
+  Mode mode_ = Mode::all;
   int threads_;
   int64_t of_thread_ = 0;  // bytes of scratch
 };
@@ -295,4 +296,4 @@ std::unique_ptr<BoundStep> make_order_step(const Kernel& kernel, std::vector<voi
   });
 }
 
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::order

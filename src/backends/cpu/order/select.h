@@ -1,4 +1,4 @@
-// The element of a row that comes at one place of its order, without ordering the others.
+// The element of a row that comes at one rank of its order, without ordering the others.
 #pragma once
 #include <algorithm>
 #include <bit>
@@ -6,7 +6,7 @@
 
 #include "backends/cpu/order/entries.h"
 
-namespace npusim::cpu {
+namespace npusim::cpu::order {
 
 inline constexpr int64_t compared = 48;  // keys that are too few to be counted by their digits
 
@@ -51,7 +51,7 @@ Selected<Key> select_key(const Key* keys, Key* spare, uint32_t* counts, int64_t 
 
 // Where the element is: of equal ones the earlier has the lower rank.
 template <typename Key>
-int64_t select_place(const Key* keys, Key* spare, uint32_t* counts, int64_t n, int64_t rank) {
+int64_t select_index(const Key* keys, Key* spare, uint32_t* counts, int64_t n, int64_t rank) {
   const Selected<Key> found = select_key(keys, spare, counts, n, rank);
   int64_t equal = rank - found.smaller;
   constexpr int64_t block = 64;
@@ -66,4 +66,4 @@ int64_t select_place(const Key* keys, Key* spare, uint32_t* counts, int64_t n, i
     if (keys[at] == found.key && equal-- == 0) return at;
 }
 
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::order

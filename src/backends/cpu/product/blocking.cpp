@@ -1,7 +1,7 @@
 // Choices of blocks, tiles and shares.
 #include "backends/cpu/product/blocking.h"
 
-namespace npusim::cpu {
+namespace npusim::cpu::product {
 namespace {
 
 // With 16 registers a step of a tile reads 16 numbers of b for 6 of a, and L1 is small: one panel stays there while the
@@ -61,4 +61,4 @@ Grid choose_grid(int64_t batches, int64_t rows, int64_t panels, int threads) {
   return best;
 }
 
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::product

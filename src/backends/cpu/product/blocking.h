@@ -6,7 +6,7 @@
 #include "backends/cpu/product/operand.h"
 #include "backends/cpu/product/simd.h"
 
-namespace npusim::cpu {
+namespace npusim::cpu::product {
 
 inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -36,4 +36,4 @@ Grid choose_grid(int64_t batches, int64_t rows, int64_t panels, int threads);
 // beginning and end weigh.
 std::string own_product_wins(const Operand& a, int64_t columns);
 
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::product

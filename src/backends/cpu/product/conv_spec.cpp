@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <utility>
 
-namespace npusim::cpu {
+namespace npusim::cpu::product {
 namespace {
 
 // oneDNN knows layouts by all their strides, those of extents of 1 included: they follow the layout the others have.
@@ -42,14 +42,14 @@ void name_weight_strides(ConvSpec& s) {
 std::string refuse_windows(const ConvWindows& s) {
   for (size_t i = 0; i < s.input.size(); ++i) {
     const int64_t reach = (s.kernel[i] - 1) * s.dilation[i];
-    if (s.pad_low[i] > reach || s.pad_high[i] > reach) return "windows beside the image";
+    if (s.pad_low[i] > reach || s.pad_high[i] > reach) return "windows outside the image";
     if (s.pad_low[i] < 0 || s.pad_high[i] <= -s.stride[i]) return "windows that leave out part of the image";
   }
   const auto image = tensor_extents(s.batch, s.groups * s.in_channels, s.input), weight = weight_extents(s);
   for (size_t d = 0; d < image.size(); ++d)
-    if (image[d] > 1 && s.image_strides[d] < 1) return "an image that repeats itself or runs backwards";
+    if (image[d] > 1 && s.image_strides[d] < 1) return "an image that is broadcast or reversed";
   for (size_t d = 0; d < weight.size(); ++d)
-    if (weight[d] > 1 && s.weight_strides[d] == 0) return "a weight that repeats itself";
+    if (weight[d] > 1 && s.weight_strides[d] == 0) return "a broadcast weight";
   return {};
 }
 
@@ -71,6 +71,10 @@ bool is_patches(const ConvWindows& s) {
 }
 
 }  // namespace
+
+bool has_one_pixel(const ConvSpec& spec) {
+  return spec.batch == 1 && std::all_of(spec.output.begin(), spec.output.end(), [](int64_t d) { return d == 1; });
+}
 
 std::vector<int64_t> tensor_extents(int64_t n, int64_t channels, const std::vector<int64_t>& spatial) {
   std::vector<int64_t> extents{n, channels};
@@ -134,4 +138,4 @@ ConvForm conv_form(const Kernel& kernel, std::span<const Binding> args, const Co
   return form;
 }
 
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::product

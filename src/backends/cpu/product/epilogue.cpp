@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "kernel/facts/attention_axes.h"
 
-namespace npusim::cpu {
+namespace npusim::cpu::product {
 
 std::vector<void*> epilogue_args(const EpilogueKernel& epilogue, std::span<const Binding> args) {
   std::vector<void*> pointers;
@@ -54,16 +54,16 @@ void TileEpilogue::run(float* tile, int64_t at_batch, int64_t r0, int64_t r1, in
     t.begin[dim] = at_batch % batch_.extents[d];
     t.end[dim] = t.begin[dim] + 1;
   }
-  auto place = [&](const Axis& axis, const std::vector<int64_t>& lo, const std::vector<int64_t>& hi) {
+  auto fill = [&](const Axis& axis, const std::vector<int64_t>& lo, const std::vector<int64_t>& hi) {
     for (size_t d = 0; d < axis.dims.size(); ++d) {
       t.begin[static_cast<size_t>(axis.dims[d])] = lo[d];
       t.end[static_cast<size_t>(axis.dims[d])] = hi[d];
     }
   };
   for_boxes(rows_.extents, r0, r1, t.row_lo.data(), t.row_hi.data(), [&] {
-    place(rows_, t.row_lo, t.row_hi);
+    fill(rows_, t.row_lo, t.row_hi);
     for_boxes(columns_.extents, c0, c1, t.col_lo.data(), t.col_hi.data(), [&] {
-      place(columns_, t.col_lo, t.col_hi);
+      fill(columns_, t.col_lo, t.col_hi);
       t.trapped |= !loops_.run_box(t.args.data(), t.begin.data(), t.end.data(), thread);
     });
   });
@@ -77,4 +77,4 @@ void TileEpilogue::check() {
   fail(ErrorKind::bad_input, "{}: {}", epilogue_.kernel.name, message);
 }
 
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::product

@@ -8,9 +8,9 @@
 #include "backends/cpu/step.h"
 #include "kernel/facts/epilogue_kernel.h"
 
-namespace npusim::cpu {
+namespace npusim::cpu::product {
 
-// The memory of an epilogue kernel's arguments: the kernel's, with a place for the leaf.
+// The memory of an epilogue kernel's arguments: the kernel's, with a slot for the leaf.
 std::vector<void*> epilogue_args(const EpilogueKernel& epilogue, std::span<const Binding> args);
 
 // Runs an epilogue on rectangles of a matrix per batch. The three axes and the dimensions in none of them (along which
@@ -37,8 +37,8 @@ class TileEpilogue {
   int64_t ld_;
   bool in_place_;
   EpilogueKernel epilogue_;
-  Loops loops_;
+  loops::Loops loops_;
   std::vector<PerThread> threads_;
 };
 
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::product

@@ -13,8 +13,9 @@
 #include "backends/cpu/vector_math.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace npusim::cpu {
+namespace npusim::cpu::product {
 namespace HWY_NAMESPACE {
+using namespace cpu::HWY_NAMESPACE;
 
 constexpr int64_t finish_lanes = static_cast<int64_t>(hn::MaxLanes(F()));
 
@@ -141,6 +142,6 @@ inline HWY_NOINLINE void activate_values(Activation activation, float* values, i
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::product
 HWY_AFTER_NAMESPACE();
 #endif

@@ -17,7 +17,7 @@
 #include "backends/cpu/product/finish-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace npusim::cpu {
+namespace npusim::cpu::product {
 namespace HWY_NAMESPACE {
 
 // No residual.
@@ -91,11 +91,11 @@ void finish_tile(const Finish& f, float* c, int64_t ldc, int64_t r0, int64_t r1,
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::product
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace npusim::cpu {
+namespace npusim::cpu::product {
 HWY_EXPORT(finish_tile);
 
 void finish_tile(const Finish& finish, float* c, int64_t ldc, int64_t r0, int64_t r1, int64_t n0, int64_t n1) {
@@ -136,11 +136,11 @@ std::vector<Finish> match_finishes(const Kernel& kernel, std::span<const Binding
   const auto out = plain_matrix(kernel, kernel.stores[0].access, args, axes);
   if (!out) return {};
   std::vector<Finish> finishes(static_cast<size_t>(axes.batch.size()));
-  const auto place = [&](Finish::Tensor Finish::*which, const Operand& o) {
+  const auto set = [&](Finish::Tensor Finish::*which, const Operand& o) {
     for (size_t batch = 0; batch < finishes.size(); ++batch)
       finishes[batch].*which = {const_cast<std::byte*>(o.at(static_cast<int64_t>(batch), 0, 0)), o.dtype, o.step[1]};
   };
-  place(&Finish::out, *out);
+  set(&Finish::out, *out);
   Finish all;  // what holds for all batches
   bool bias = false, residual = false;
   for (const EpilogueOp& op : *chain) {
@@ -150,7 +150,7 @@ std::vector<Finish> match_finishes(const Kernel& kernel, std::span<const Binding
       const bool per_column = added->step[1] == 0 || added->size(1) == 1;
       const bool first = all.activation == Activation::linear;  // the bias comes before the activation
       bool& taken = per_column && first && !bias ? bias : residual;
-      place(&taken == &bias ? &Finish::bias : &Finish::residual, *added);
+      set(&taken == &bias ? &Finish::bias : &Finish::residual, *added);
       taken = true;
       continue;
     }
@@ -174,5 +174,5 @@ std::optional<Finish> match_finish(const Kernel& kernel, std::span<const Binding
   return finishes.empty() ? std::nullopt : std::optional(finishes[0]);
 }
 
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::product
 #endif

@@ -1,17 +1,16 @@
 // The usual ends of a product — bias, activation, residual, clamp, rounding to the output's type — applied to each of
-// its tiles while it is in L1. Other epilogues run as Loops (contraction_epilogue.h).
+// its tiles while it is in L1. Other epilogues run as Loops (epilogue.h).
 #pragma once
 #include <limits>
 #include <optional>
 #include <span>
 #include <vector>
 
+#include "backends/cpu/step.h"
 #include "kernel/facts/epilogue_chain.h"
 #include "kernel/facts/product_axes.h"
 
-namespace npusim::cpu {
-
-struct Binding;
+namespace npusim::cpu::product {
 
 // out[r·row_step + n] = clamp(activation(sum + bias[n]) + residual[r·step + n], low, high) rounded to dtype; NaN stays.
 // All types are f32, f16 or bf16; bias and residual may be absent (null), and the activation linear: none.
@@ -29,7 +28,7 @@ struct Finish {
   float low = -std::numeric_limits<float>::infinity(), high = std::numeric_limits<float>::infinity();
 };
 
-// One for each batch of rows x columns; none when the kernel, whose epilogue `chain` is, ends in any other way.
+// One for each batch of rows x columns; none when the kernel, whose epilogue `chain` is, ends otherwise.
 std::vector<Finish> match_finishes(const Kernel& kernel, std::span<const Binding> args, const ProductAxes& axes,
                                    const std::optional<std::vector<EpilogueOp>>& chain);
 // That of the only batch; nullopt also where there are several.
@@ -43,4 +42,4 @@ void prefetch_tile(const Finish& finish, int64_t r0, int64_t r1, int64_t n0, int
 // vectors, and may be overwritten.
 void finish_tile(const Finish& finish, float* c, int64_t ldc, int64_t r0, int64_t r1, int64_t n0, int64_t n1);
 
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::product

@@ -6,7 +6,7 @@
 
 #include "backends/cpu/product/simd.h"
 
-namespace npusim::cpu {
+namespace npusim::cpu::product {
 namespace {
 
 // Σ coeffs[dims[d]]·index[d] for every point of the axis.
@@ -173,4 +173,4 @@ Kernel dense_copy(const KernelArg& from, int64_t offset, const std::vector<int64
   return k;
 }
 
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::product

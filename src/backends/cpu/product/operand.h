@@ -9,7 +9,7 @@
 #include "kernel/facts/product_axes.h"
 #include "kernel/kernel.h"
 
-namespace npusim::cpu {
+namespace npusim::cpu::product {
 
 // Element (batch, i, j) is at offset + offsets[0][batch] + offsets[1][i] + offsets[2][j], plus for every guard
 // stride · v, v = values[0][batch] + values[1][i] + values[2][j]; it reads as 0 unless 0 <= v < limit for all guards.
@@ -78,4 +78,4 @@ void for_boxes(std::span<const int64_t> extents, int64_t begin, int64_t end, int
   }
 }
 
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::product

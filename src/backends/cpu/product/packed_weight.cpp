@@ -10,7 +10,7 @@
 #include "backends/cpu/product/blocking.h"
 #include "base/threads.h"
 
-namespace npusim::cpu {
+namespace npusim::cpu::product {
 namespace {
 
 bool narrow_type(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
@@ -136,4 +136,4 @@ void renew(SharedInput& input, const Operand& b, int64_t width, int threads) {
   input.packed_in = *input.run;
 }
 
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::product

@@ -8,7 +8,7 @@
 #include "backends/cpu/product/operand.h"
 #include "backends/cpu/step.h"
 
-namespace npusim::cpu {
+namespace npusim::cpu::product {
 
 // A weight in panels, in its own dtype (f32, f16 or bf16): [batch][panel][k][columns of a tile], 0 past the last
 // column.
@@ -50,4 +50,4 @@ std::shared_ptr<const PackedWeight> packed_weight(const Operand& b, int64_t widt
 // One panel, columns [j0, j0 + width) of depths [k0, k1), as f32.
 void pack_panel(const Operand& b, int64_t width, int64_t batch, int64_t j0, int64_t k0, int64_t k1, float* dst);
 
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::product

@@ -11,7 +11,7 @@
 #include "backends/cpu/product/pairing.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace npusim::cpu {
+namespace npusim::cpu::product {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
@@ -38,6 +38,6 @@ HWY_INLINE V paired(V a, V b, V so_far) {
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::product
 HWY_AFTER_NAMESPACE();
 #endif

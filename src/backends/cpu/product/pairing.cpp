@@ -3,7 +3,7 @@
 
 #include "kernel/kernel.h"
 
-namespace npusim::cpu {
+namespace npusim::cpu::product {
 
 std::optional<Pair> pair_of_distances(const Kernel& kernel, const Expr& reduction) {
   const auto expr = [&](int32_t i) -> const Expr& { return kernel.exprs[static_cast<size_t>(i)]; };
@@ -17,4 +17,4 @@ std::optional<Pair> pair_of_distances(const Kernel& kernel, const Expr& reductio
   return Pair{square ? Pairing::squares : farthest ? Pairing::farthest : Pairing::distances, apart.in[0], apart.in[1]};
 }
 
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::product

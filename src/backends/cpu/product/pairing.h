@@ -4,12 +4,9 @@
 #include <cstdint>
 #include <optional>
 
-namespace npusim {
-struct Expr;
-struct Kernel;
-}  // namespace npusim
+#include "kernel/kernel.h"
 
-namespace npusim::cpu {
+namespace npusim::cpu::product {
 
 // Σ a·b, Σ (a − b)², Σ |a − b|, the largest |a − b|.
 enum class Pairing : uint8_t { product, squares, distances, farthest };
@@ -23,4 +20,4 @@ struct Pair {
 // nullopt where a reduction is none of distances.
 std::optional<Pair> pair_of_distances(const Kernel& kernel, const Expr& reduction);
 
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::product

@@ -5,14 +5,13 @@
 
 #include <utility>
 
-#include "backends/cpu/product/gemv.h"
 #include "kernel/facts/compact.h"
 
-namespace npusim::cpu {
+namespace npusim::cpu::product {
 namespace {
 
 // Whether the rows are many and short, and lie as their results do: those meet a small weight where they lie, and as
-// columns their results would have to be turned.
+// columns their results would have to be transposed.
 bool has_short_rows(const Problem& p, const Matrices& m) {
   constexpr int64_t many_rows = 128, most_depth = 8;
   const Contraction& c = *m.kernel.contraction;
@@ -27,7 +26,7 @@ bool has_short_rows(const Problem& p, const Matrices& m) {
          steps(c.a, m.axes.depth) == 1 && steps(m.kernel.stores[0].access, m.axes.columns) == 1;
 }
 
-// Whether matrices of a batch are so small that what turns them, or their results, counts: those are multiplied where
+// Whether matrices of a batch are so small that transposing them, or their results, counts: those are multiplied where
 // they lie.
 bool has_small_rows(const Matrices& m) {
   constexpr int64_t most_elements = 1024;
@@ -77,4 +76,4 @@ std::string no_chain(const Kernel& kernel) {
   return "an epilogue with other operations than those of a chain";
 }
 
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::product

@@ -11,7 +11,7 @@
 #include "kernel/facts/epilogue_chain.h"
 #include "kernel/facts/product_axes.h"
 
-namespace npusim::cpu {
+namespace npusim::cpu::product {
 
 // A matmul, or a convolution whose operand a is gathered, as rows times columns. The weight is b, and without one the
 // operand with more columns than rows.
@@ -23,6 +23,8 @@ struct Matrices {
   bool constant;     // b is
   const Access& rows() const { return swapped ? kernel.contraction->b : kernel.contraction->a; }
 };
+
+inline constexpr int64_t gemv_max_rows = 4;  // of products that read each weight once, where it lies (gemv/gemv.h)
 
 struct Problem {
   const Kernel& kernel;
@@ -39,4 +41,4 @@ Matrices& matrices_of(Problem& problem);
 // Why there is no chain.
 std::string no_chain(const Kernel& kernel);
 
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::product

@@ -14,7 +14,7 @@
 #include "base/dtype.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace npusim::cpu {
+namespace npusim::cpu::product {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
@@ -184,6 +184,6 @@ HWY_INLINE VF exp_of_negative(VF x) {
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::product
 HWY_AFTER_NAMESPACE();
 #endif

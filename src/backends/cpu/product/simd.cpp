@@ -16,7 +16,7 @@
 #include "backends/cpu/product/pairing-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace npusim::cpu {
+namespace npusim::cpu::product {
 namespace HWY_NAMESPACE {
 
 constexpr int64_t lanes = static_cast<int64_t>(hn::MaxLanes(F()));
@@ -24,7 +24,7 @@ constexpr int64_t lanes = static_cast<int64_t>(hn::MaxLanes(F()));
 constexpr bool has_many = HWY_TARGET == HWY_AVX3;
 constexpr int wide_rows = 6, wide_vectors = has_many ? 4 : 2;
 constexpr int tall_rows = has_many ? 12 : 6, tall_vectors = 2;
-constexpr int64_t blocked = 0, any_stride = -1;  // beside strides of rows
+constexpr int64_t blocked = 0, any_stride = -1;  // other than strides of rows
 
 // An exponent of all ones makes an infinity or a NaN.
 template <typename T, T exponent>
@@ -305,11 +305,11 @@ TileShape tall_tile() { return {tall_rows, tall_vectors * lanes}; }
 bool many_registers() { return has_many; }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::product
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace npusim::cpu {
+namespace npusim::cpu::product {
 HWY_EXPORT(all_finite);
 HWY_EXPORT(widen);
 HWY_EXPORT(widen_rows);
@@ -343,5 +343,5 @@ void multiply_narrow(const BlockProduct& product) { HWY_DYNAMIC_DISPATCH(multipl
 TileShape wide_tile() { return HWY_DYNAMIC_DISPATCH(wide_tile)(); }
 TileShape tall_tile() { return HWY_DYNAMIC_DISPATCH(tall_tile)(); }
 bool many_registers() { return HWY_DYNAMIC_DISPATCH(many_registers)(); }
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::product
 #endif

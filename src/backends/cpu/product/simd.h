@@ -7,7 +7,7 @@
 #include "backends/cpu/product/pairing.h"
 #include "base/dtype.h"
 
-namespace npusim::cpu {
+namespace npusim::cpu::product {
 
 // Whether no element of rows `stride` apart, of f32, f16 or bf16, is infinite or NaN.
 bool all_finite(DType dtype, const void* x, int64_t stride, int64_t rows, int64_t columns);
@@ -19,7 +19,7 @@ void widen_rows(DType dtype, const void* src, int64_t stride, int64_t rows, int6
 void transpose(DType dtype, const void* src, int64_t stride, int64_t rows, int64_t cols, float* dst, int64_t ld);
 
 // Rows and columns of a register tile; the columns are those of a packed panel of b. A wide tile spends the fewest
-// instructions beside its multiply-adds, which other hyperthreads of the core pay for; a tall one wastes the least
+// instructions other than its multiply-adds, which other hyperthreads of the core pay for; a tall one wastes the least
 // where columns are few.
 struct TileShape {
   int64_t rows = 0;
@@ -51,7 +51,7 @@ struct BlockProduct {
   float* c = nullptr;
   int64_t ldc = 0;
   bool add = false;
-  // What comes after these panels: brought into the cache meanwhile, `next_bytes` of every `next_stride` bytes.
+  // What comes after these panels: prefetched into the cache meanwhile, `next_bytes` of every `next_stride` bytes.
   const std::byte* next = nullptr;
   int64_t next_stride = 0, next_bytes = 0;
   // When not null, the sums are complete and end in its output, where c begins at (row, column).
@@ -69,4 +69,4 @@ void multiply_narrow(const BlockProduct& product);
 // a(r, k) = a[begin·depth + k·(end - begin) + (r - begin)], begin = rows·i/n, end = rows·(i + 1)/n. Wide tiles only.
 void multiply_blocks(const BlockProduct& product);
 
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::product

@@ -14,7 +14,7 @@
 #include "backends/cpu/product/tile_end.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace npusim::cpu {
+namespace npusim::cpu::product {
 namespace HWY_NAMESPACE {
 
 // The last vector of a row, of which `count` elements are there.
@@ -102,6 +102,6 @@ HWY_INLINE void end_tile(VF (&sum)[rows][vectors], const TileEnd& end, const flo
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::product
 HWY_AFTER_NAMESPACE();
 #endif

@@ -4,7 +4,7 @@
 
 #include "backends/cpu/product/finish.h"
 
-namespace npusim::cpu {
+namespace npusim::cpu::product {
 
 // Of a Finish whose residual, if any, is of the output's type.
 struct TileEnd {
@@ -19,4 +19,4 @@ inline TileEnd tile_end(const Finish& f) {
   return {f.out.row_step, f.residual.row_step, f.out.dtype, f.activation, clamps, f.low, f.high};
 }
 
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::product

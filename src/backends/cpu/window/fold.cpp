@@ -12,11 +12,13 @@
 #define HWY_TARGET_INCLUDE "backends/cpu/window/fold.cpp"
 #include <hwy/foreach_target.h>
 
-#include "backends/cpu/loops/tile-inl.h"
+#include "backends/cpu/loops/tiles/tile-inl.h"
 #include "backends/cpu/part_vector-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace npusim::cpu::HWY_NAMESPACE {
+namespace npusim::cpu::window::HWY_NAMESPACE {
+using namespace loops::tiles::HWY_NAMESPACE;
+using namespace cpu::HWY_NAMESPACE;
 
 template <typename T>
 constexpr T lowest = std::is_integral_v<T> ? std::numeric_limits<T>::min() : -std::numeric_limits<T>::infinity();
@@ -75,7 +77,7 @@ void widen_integers(DType dtype, const std::byte* row, int64_t n, int64_t* to) {
 template <typename T>
 const T* row_at(const WindowRows<T>& r, int64_t i) {
   if (is_own(r)) return reinterpret_cast<const T*>(r.row[i]);
-  if constexpr (std::is_same_v<T, float>) widen(r.dtype, r.row[i], r.width, r.wide);
+  if constexpr (std::is_same_v<T, float>) product::widen(r.dtype, r.row[i], r.width, r.wide);
   if constexpr (std::is_integral_v<T>) widen_integers(r.dtype, r.row[i], r.width, r.wide);
   return r.wide;
 }
@@ -136,23 +138,23 @@ const T* fold_rows(const WindowRows<T>& r, bool stays) {
 }
 
 template <typename T>
-const T* fold_places(const WindowRows<T>& r) {
+const T* fold_indices(const WindowRows<T>& r) {
   T* sums = r.sums;
-  int32_t* places = r.places;
+  int32_t* indices = r.indices;
   const int64_t width = r.width;
-  if (r.rows == 1) {  // all places along it are its own
-    std::fill_n(places, width, r.row_place[0]);
+  if (r.rows == 1) {  // all indices along it are its own
+    std::fill_n(indices, width, r.row_index[0]);
     return row_at(r, 0);
   }
   std::fill_n(sums, width, lowest<T>);
-  std::fill_n(places, width, r.rows > 0 ? r.row_place[0] : 0);
+  std::fill_n(indices, width, r.rows > 0 ? r.row_index[0] : 0);
   for (int64_t i = 0; i < r.rows; ++i) {
     const T* x = row_at(r, i);
-    const int32_t place = r.row_place[i];
+    const int32_t index = r.row_index[i];
     NPUSIM_IVDEP
     for (int64_t n = 0; n < width; ++n) {
       const bool takes = (x[n] > sums[n]) | (x[n] != x[n]);
-      places[n] = takes ? place : places[n];
+      indices[n] = takes ? index : indices[n];
       sums[n] = takes ? x[n] : sums[n];
     }
   }
@@ -195,21 +197,21 @@ void fold_inner_apart(const T* from, const WindowLine& line, int64_t count, T* o
 }
 
 template <int64_t known, typename T>
-void place_inner(const T* from, const int32_t* places, const WindowLine& line, int64_t count, T* out, int32_t* found) {
+void index_inner(const T* from, const int32_t* indices, const WindowLine& line, int64_t count, T* out, int32_t* found) {
   const int64_t stride = known > 0 ? known : line.stride;
   NPUSIM_IVDEP
-  for (int64_t o = 0; o < count; ++o) out[o] = from[o * stride], found[o] = places[o * stride];
+  for (int64_t o = 0; o < count; ++o) out[o] = from[o * stride], found[o] = indices[o * stride];
   for (int64_t t = 1; t < line.taps; ++t) {
     const T* x = from + t * line.step;
-    const int32_t *at = places + t * line.step, moved = static_cast<int32_t>(t) * line.tap_place;
+    const int32_t *at = indices + t * line.step, moved = static_cast<int32_t>(t) * line.tap_index;
     NPUSIM_IVDEP
     for (int64_t o = 0; o < count; ++o) {
       const T value = x[o * stride], best = out[o];
-      const int32_t place = at[o * stride] + moved, before = found[o];
+      const int32_t index = at[o * stride] + moved, before = found[o];
       const bool nan = value != value, number = best == best;
-      const bool takes = (value > best) | ((value == best) & (place < before)) | (nan & (number | (place > before)));
+      const bool takes = (value > best) | ((value == best) & (index < before)) | (nan & (number | (index > before)));
       out[o] = takes ? value : best;
-      found[o] = takes ? place : before;
+      found[o] = takes ? index : before;
     }
   }
 }
@@ -279,38 +281,38 @@ void fold_line(const WindowRows<T>& r, const WindowLine& line) {
 }
 
 template <typename T>
-void fold_line_places(const WindowRows<T>& r, const WindowLine& line) {
-  const T* sums = fold_places(r);
+void fold_line_indices(const WindowRows<T>& r, const WindowLine& line) {
+  const T* sums = fold_indices(r);
   const auto window = [&](int64_t o) {
     T best = lowest<T>;
     int32_t found = -1;
     if (const int64_t count = line.count[o]; r.rows == 1 && line.step == 1 && count >= long_window) {
       const T* x = sums + line.from[o];
       r.out[o] = best = fold_long<Max<T>>(x, count);
-      r.found[o] = r.row_place[0] + static_cast<int32_t>(find_best(x, count, best)) * line.tap_place;
+      r.found[o] = r.row_index[0] + static_cast<int32_t>(find_best(x, count, best)) * line.tap_index;
       return;
     }
     for (int64_t i = 0; i < line.count[o]; ++i) {
       const int64_t n = line.from[o] + i * line.step;
       const T x = sums[n];
-      const int32_t place = r.places[n] + static_cast<int32_t>(i) * line.tap_place;
+      const int32_t index = r.indices[n] + static_cast<int32_t>(i) * line.tap_index;
       const bool nan = x != x, number = best == best;
-      if (found < 0 || (nan ? number || place > found : x > best || (x == best && place < found)))
-        best = x, found = place;
+      if (found < 0 || (nan ? number || index > found : x > best || (x == best && index < found)))
+        best = x, found = index;
     }
     r.out[o] = best, r.found[o] = found;
   };
   for (int64_t o = 0; o < line.inner; ++o) window(o);
   if (const int64_t count = line.inner_end - line.inner; count > 0) {
     const int64_t at = line.inner_from, o = line.inner;
-    line.stride == 1   ? place_inner<1>(sums + at, r.places + at, line, count, r.out + o, r.found + o)
-    : line.stride == 2 ? place_inner<2>(sums + at, r.places + at, line, count, r.out + o, r.found + o)
-                       : place_inner<0>(sums + at, r.places + at, line, count, r.out + o, r.found + o);
+    line.stride == 1   ? index_inner<1>(sums + at, r.indices + at, line, count, r.out + o, r.found + o)
+    : line.stride == 2 ? index_inner<2>(sums + at, r.indices + at, line, count, r.out + o, r.found + o)
+                       : index_inner<0>(sums + at, r.indices + at, line, count, r.out + o, r.found + o);
   }
   for (int64_t o = line.inner_end; o < line.windows; ++o) window(o);
-  if (r.rows == 0) return std::fill_n(r.out_place, line.windows, r.none), void();
+  if (r.rows == 0) return std::fill_n(r.out_index, line.windows, r.none), void();
   for (int64_t o = 0; o < line.windows; ++o)
-    r.out_place[o] = line.count[o] == 0 ? r.none : r.base + line.place[o] + r.found[o];
+    r.out_index[o] = line.count[o] == 0 ? r.none : r.base + line.index[o] + r.found[o];
 }
 
 template <typename T>
@@ -320,8 +322,8 @@ void fold_windows_of(WindowFold fold, const WindowRows<T>& rows, const WindowLin
       return fold_line<Sum<T>>(rows, line);
     case WindowFold::max:
       return fold_line<Max<T>>(rows, line);
-    case WindowFold::place:
-      return fold_line_places(rows, line);
+    case WindowFold::argmax:
+      return fold_line_indices(rows, line);
   }
 }
 void fold_windows_of_floats(WindowFold fold, const WindowRows<float>& rows, const WindowLine& line) {
@@ -335,11 +337,11 @@ void fold_windows_of_integers(WindowFold fold, const WindowRows<int64_t>& rows, 
   fold_windows_of(fold, rows, line);
 }
 
-}  // namespace npusim::cpu::HWY_NAMESPACE
+}  // namespace npusim::cpu::window::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace npusim::cpu {
+namespace npusim::cpu::window {
 HWY_EXPORT(fold_windows_of_floats);
 HWY_EXPORT(fold_windows_of_doubles);
 HWY_EXPORT(fold_windows_of_integers);
@@ -354,5 +356,5 @@ void fold_windows(WindowFold fold, const WindowRows<int64_t>& rows, const Window
   HWY_DYNAMIC_DISPATCH(fold_windows_of_integers)(fold, rows, line);
 }
 
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::window
 #endif

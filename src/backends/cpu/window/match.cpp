@@ -1,4 +1,4 @@
-// Recognises the one fold; its addresses, conditions and places are found by evaluating them.
+// Recognises the one fold; its addresses, conditions and indices are found by evaluating them.
 #include "backends/cpu/window/match.h"
 
 #include <algorithm>
@@ -11,14 +11,14 @@
 #include "kernel/facts/range.h"
 #include "kernel/facts/rename.h"
 
-namespace npusim::cpu {
+namespace npusim::cpu::window {
 namespace {
 
 constexpr int64_t most_taps = 1 << 20, most_rows = 4096, most_along = 4096, longest_line = 4096, least_line = 8;
 constexpr int64_t long_window = 128;  // from where on a line of one window is long enough
-constexpr int64_t most_places = std::numeric_limits<int32_t>::max();
+constexpr int64_t most_indices = std::numeric_limits<int32_t>::max();
 // What a file may ask of whoever opens it: entries of a table, operations of one entry, each counted as often as it is
-// used, and parts of a condition or a place.
+// used, and parts of a condition or an index.
 constexpr int64_t most_entries = 1 << 18;
 constexpr int most_operations = 64;
 constexpr size_t most_parts = 16;
@@ -81,7 +81,7 @@ class Matcher {
     }
   }
 
-  // The reduction of what is loaded; the others look for its place.
+  // The reduction of what is loaded; the others find its index.
   bool find_fold() {
     for (size_t i = 0; i < k_.exprs.size(); ++i) {
       const Expr& e = k_.exprs[i];
@@ -303,7 +303,7 @@ class Matcher {
     }
     return step <= high - low;
   }
-  bool looks_for_places() const {
+  bool finds_index() const {
     const auto reduces = [](const Expr& e) { return e.op == ExprOp::reduce; };
     return std::count_if(k_.exprs.begin(), k_.exprs.end(), reduces) > 1;
   }
@@ -312,7 +312,7 @@ class Matcher {
     constexpr int64_t few = 16;
     int64_t taps = 1;
     for (const WindowDim& dim : w_.dims) taps *= dim.size;
-    return taps < few && !looks_for_places();
+    return taps < few && !finds_index();
   }
 
   // Two dimensions as one, of which the second does not slide; nullopt: it has too many taps.
@@ -326,7 +326,7 @@ class Matcher {
           all.push_back(x == WindowDim::outside || y == WindowDim::outside ? WindowDim::outside : x + y);
       return all;
     };
-    return WindowDim{a.over, a.size * b.size, sums(a.address, b.address), sums(a.place, b.place)};
+    return WindowDim{a.over, a.size * b.size, sums(a.address, b.address), sums(a.position, b.position)};
   }
   // Of a window that does not slide: along which dimension of the space others are near it, of those the nearest; none
   // where each is long.
@@ -339,9 +339,9 @@ class Matcher {
     return line;
   }
   // Whether windows are whole lines of memory or several, so that their last dimensions are one that is evenly apart.
-  // Only where places are looked for: else loops take such rows as they are.
+  // Only where an index is wanted: else loops take such rows as they are.
   bool lies_whole() {
-    if (!looks_for_places()) return false;
+    if (!finds_index()) return false;
     WindowDim x = w_.dims.back();
     int64_t rows = 1;
     for (const WindowDim& dim : w_.dims) rows *= dim.size;
@@ -352,7 +352,7 @@ class Matcher {
     }
     if (joins_ == 0 || rows / x.size > most_rows) return false;
     if (x.over < 0) {
-      place_line(x);
+      set_line_positions(x);
     } else {
       w_.line = static_cast<size_t>(x.over);
       for (size_t t = 0; t + joins_ + 1 < w_.dims.size(); ++t)
@@ -363,7 +363,7 @@ class Matcher {
     return true;
   }
   // Lines of neighbours, or of one window each: then a dimension of extent 1 is added to the space.
-  void place_line(WindowDim& x) {
+  void set_line_positions(WindowDim& x) {
     if (const auto line = nearest(x)) {
       WindowDim slid{static_cast<int>(*line), x.size, {}, {}};
       for (int64_t o = 0; o < w_.space[*line]; ++o)
@@ -378,13 +378,13 @@ class Matcher {
     w_.line = outer_, x.over = static_cast<int>(outer_);
     w_.space.push_back(1), w_.strides.push_back(0);
   }
-  // The last dimensions as the one that lies_whole() found, places with them.
+  // The last dimensions as the one that lies_whole() found, positions with them.
   void join_dims() {
     WindowDim x = w_.dims.back();
     for (w_.dims.pop_back(); joins_ > 0; --joins_, w_.dims.pop_back()) x = *joined(w_.dims.back(), x);
-    while (x.place.size() < whole_->address.size())
-      x.place.insert(x.place.end(), x.place.begin(), x.place.begin() + x.size);
-    whole_->place = std::move(x.place);
+    while (x.position.size() < whole_->address.size())
+      x.position.insert(x.position.end(), x.position.begin(), x.position.begin() + x.size);
+    whole_->position = std::move(x.position);
     w_.dims.push_back(std::move(*whole_));
   }
 
@@ -414,7 +414,7 @@ class Matcher {
     return e.op == ExprOp::eq && ((e.in[0] == value_ && e.in[1] == fold_) || (e.in[1] == value_ && e.in[0] == fold_));
   }
 
-  // reduce min of (inside && x == top ? place : nowhere)
+  // reduce min of (inside && x == top ? index : nowhere)
   bool is_first(const Expr& e) {
     if (e.op != ExprOp::reduce || e.reduction != Reduction::min || e.type != Scalar::i64) return false;
     const Expr& chosen = expr(e.in[0]);
@@ -425,43 +425,43 @@ class Matcher {
         ((hit.in[0] == inside_ && meets_top(hit.in[1])) || (hit.in[1] == inside_ && meets_top(hit.in[0])));
     if (inside_ >= 0 ? !guarded : !meets_top(chosen.in[0])) return false;
     w_.nowhere = expr(chosen.in[2]).integer;
-    return takes_place(chosen.in[1]);
+    return takes_index(chosen.in[1]);
   }
-  // reduce max of (isnan x ? place : −1)
+  // reduce max of (isnan x ? index : −1)
   bool is_last_nan(const Expr& e) {
     if (e.op != ExprOp::reduce || e.reduction != Reduction::max || e.type != Scalar::i64) return false;
     const Expr& chosen = expr(e.in[0]);
     if (chosen.op != ExprOp::select || expr(chosen.in[0]).op != ExprOp::isnan || expr(chosen.in[0]).in[0] != value_)
       return false;
     const Expr& none = expr(chosen.in[2]);
-    return none.op == ExprOp::constant && none.integer == -1 && takes_place(chosen.in[1]);
+    return none.op == ExprOp::constant && none.integer == -1 && takes_index(chosen.in[1]);
   }
 
-  // A place is a sum, each part of which is of one dimension of the window or of none.
-  bool takes_place(int32_t place) {
-    if (place_ >= 0) return place == place_;
-    place_ = place;
-    w_.place_of.assign(w_.space.size(), {});
-    for (WindowDim& dim : w_.dims) dim.place.assign(dim.address.size(), 0);
-    const auto parts = parts_of(place, ExprOp::add);
+  // An index is a sum, each part of which is of one dimension of the window or of none.
+  bool takes_index(int32_t argmax) {
+    if (argmax_ >= 0) return argmax == argmax_;
+    argmax_ = argmax;
+    w_.index_of.assign(w_.space.size(), {});
+    for (WindowDim& dim : w_.dims) dim.position.assign(dim.address.size(), 0);
+    const auto parts = parts_of(argmax, ExprOp::add);
     if (!parts || w_.fold != WindowFold::max ||
-        !std::all_of(parts->begin(), parts->end(), [&](int32_t i) { return add_place(i); }))
+        !std::all_of(parts->begin(), parts->end(), [&](int32_t i) { return add_position(i); }))
       return false;
     if (whole_) join_dims();
     return grows();
   }
-  bool add_place(int32_t i) {
+  bool add_position(int32_t i) {
     const DimSet set = dims(i);
     if (set == 0) {
       const auto part = value(i);
-      w_.place_offset += part.value_or(0);
+      w_.index_offset += part.value_or(0);
       return part.has_value();
     }
     if ((set & row()) == 0) {
       if (std::popcount(set) != 1) return false;
       const auto d = static_cast<size_t>(std::countr_zero(set));
       if (w_.space[d] > most_entries) return false;
-      std::vector<int64_t>& table = w_.place_of[d];
+      std::vector<int64_t>& table = w_.index_of[d];
       table.resize(static_cast<size_t>(w_.space[d]), 0);
       std::optional<int64_t> part = 0;
       for (int64_t o = 0; o < w_.space[d] && part; ++o) {
@@ -476,18 +476,18 @@ class Matcher {
     WindowDim& dim = w_.dims[pair->row];
     return each_tap(pair->row, [&](int64_t o, int64_t j) {
       const auto part = value(i);
-      if (part) dim.at(dim.place, o)[j] += *part;
+      if (part) dim.at(dim.position, o)[j] += *part;
       return part.has_value();
     });
   }
-  // Whether places grow with the taps in their order, are few enough, and evenly apart along a line.
+  // Whether positions grow with the taps in their order, are few enough, and evenly apart along a line.
   bool grows() const {
-    int64_t within = 0, apart = 0;  // of the dimensions behind: how far their places are apart at most
+    int64_t within = 0, apart = 0;  // of the dimensions behind: how far their positions are apart at most
     for (size_t t = w_.dims.size(); t-- > 0;) {
       const WindowDim& dim = w_.dims[t];
       int64_t widest = 0;
       for (int64_t o = 0; o < indices(dim); ++o) {
-        const int64_t* at = dim.places(o);
+        const int64_t* at = dim.positions(o);
         for (int64_t j = 1; j < dim.size; ++j) {
           if (at[j] - at[j - 1] <= within) return false;
           if (t + 1 < w_.dims.size() || !w_.along) continue;
@@ -495,11 +495,11 @@ class Matcher {
           if (at[j] - at[j - 1] != apart) return false;
         }
         widest = std::max(widest, at[dim.size - 1] - at[0]);
-        if (at[0] < 0 || at[dim.size - 1] > most_places / 4) return false;
+        if (at[0] < 0 || at[dim.size - 1] > most_indices / 4) return false;
       }
       within += widest;
     }
-    return within < most_places / 4;
+    return within < most_indices / 4;
   }
 
   int32_t add(const Expr& e) {
@@ -530,8 +530,8 @@ class Matcher {
     rest.args.push_back({w_.top, points, false, -1}), rest.args.push_back({DType::i64, points, false, -1});
     std::vector<int32_t> to(k_.exprs.size());
     std::vector<bool> first(k_.exprs.size()), last(k_.exprs.size());
-    int32_t top = -1, place = -1;
-    const auto where = [&] { return place >= 0 ? place : place = load_result(1, Scalar::i64); };
+    int32_t top = -1, argmax = -1;
+    const auto where = [&] { return argmax >= 0 ? argmax : argmax = load_result(1, Scalar::i64); };
     for (size_t i = 0; i < k_.exprs.size(); ++i) {
       const Expr& e = k_.exprs[i];
       if (static_cast<int32_t>(i) == fold_) {
@@ -560,7 +560,7 @@ class Matcher {
         to[i] = add(copy);
       }
     }
-    if (place >= 0) w_.fold = WindowFold::place;
+    if (argmax >= 0) w_.fold = WindowFold::argmax;
     for (Access& a : rest.accesses) rename_terms(a, to);
     rename_stores(rest, to);
     return drop_row();
@@ -583,7 +583,7 @@ class Matcher {
   Dependence depends_;
   std::vector<int64_t> index_;
   SlidingWindow w_;
-  int32_t fold_ = -1, value_ = -1, inside_ = -1, place_ = -1;
+  int32_t fold_ = -1, value_ = -1, inside_ = -1, argmax_ = -1;
   const Access* access_ = nullptr;
   size_t joins_ = 0;  // of the last dimensions, which make whole_
   std::optional<WindowDim> whole_;
@@ -597,4 +597,4 @@ std::optional<SlidingWindow> match_window(const Kernel& kernel) {
   return Matcher(kernel).run();
 }
 
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::window

@@ -1,5 +1,5 @@
 // Sums along one dimension after the other: rows are resampled along themselves once, and then added for all rows of
-// the result that they are part of. Places and weights are tables, each of the indices along one dimension.
+// the result that they are part of. Offsets and weights are tables, each of the indices along one dimension.
 #include "backends/cpu/window/resample.h"
 
 #include <fmt/format.h>
@@ -20,19 +20,19 @@
 #include "kernel/facts/compact.h"
 #include "kernel/facts/depend.h"
 
-namespace npusim::cpu {
+namespace npusim::cpu::window {
 namespace {
 
 constexpr size_t most_axes = 3;
 constexpr int most_tries = 4;  // sums whose tables are made
 
-// A dimension of the space, and of each index along it `taps` places, in elements, and weights: tables by tap, then
-// index. Dimensions that are not resampled have one place and no weight.
+// A dimension of the space, and of each index along it `taps` offsets, in elements, and weights: tables by tap, then
+// index. Dimensions that are not resampled have one offset and no weight.
 struct Axis {
   size_t dim = 0;
   int64_t taps = 1;
   std::vector<int32_t> weights = {};  // expressions
-  std::vector<int64_t> place = {};
+  std::vector<int64_t> offsets = {};
   std::vector<float> weight = {};
 };
 
@@ -137,13 +137,13 @@ class Matcher {
     drop_dead(k);
     std::vector<T> table(static_cast<size_t>(k.space[0]) + 16);
     void* args[] = {table.data()};
-    if (!Loops(k, 1).run(args)) fail(ErrorKind::internal, "a table of constants traps");
+    if (!loops::Loops(k, 1).run(args)) fail(ErrorKind::internal, "a table of constants traps");
     table.resize(static_cast<size_t>(k.space[0]));
     return table;
   }
 
   // What a leaf's address has of a dimension; nullopt: an index term varies along others too, or leaves its extent.
-  std::optional<std::vector<int64_t>> places(const Access& a, size_t dim) {
+  std::optional<std::vector<int64_t>> offsets_of(const Access& a, size_t dim) {
     std::vector<int64_t> all(static_cast<size_t>(k_.space[dim]));
     for (size_t o = 0; o < all.size(); ++o) all[o] = a.strides[dim] * static_cast<int64_t>(o);
     for (const IndexTerm& t : a.terms) {
@@ -170,9 +170,9 @@ class Matcher {
     for (size_t d = 0; d < k_.space.size(); ++d) {
       if (std::any_of(r_.axes.begin(), r_.axes.end(), [&](const Axis& axis) { return axis.dim == d; })) continue;
       Axis axis{.dim = d};
-      auto place = places(first, d);
-      if (!place) return false;
-      axis.place = std::move(*place);
+      auto offsets = offsets_of(first, d);
+      if (!offsets) return false;
+      axis.offsets = std::move(*offsets);
       r_.fixed.push_back(std::move(axis));
     }
     return std::all_of(leaves_.begin(), leaves_.end(), [&](int32_t leaf) { return same_elsewhere(access(leaf)); }) &&
@@ -181,9 +181,9 @@ class Matcher {
   // `behind`: how many leaves the axes behind it have together.
   bool fill_axis(Axis& axis, int64_t behind) {
     for (int64_t t = 0; t < axis.taps; ++t) {
-      const auto place = places(access(leaves_[static_cast<size_t>(t * behind)]), axis.dim);
-      if (!place) return false;
-      axis.place.insert(axis.place.end(), place->begin(), place->end());
+      const auto offsets = offsets_of(access(leaves_[static_cast<size_t>(t * behind)]), axis.dim);
+      if (!offsets) return false;
+      axis.offsets.insert(axis.offsets.end(), offsets->begin(), offsets->end());
       const std::vector<float> weight = values<float>(axis.weights[static_cast<size_t>(t)], axis.dim, DType::f32);
       axis.weight.insert(axis.weight.end(), weight.begin(), weight.end());
     }
@@ -211,9 +211,9 @@ class Matcher {
   }
   // Whether what a row is made of lies together.
   bool lies_along() const {
-    const std::vector<int64_t>& place = r_.axes.back().place;
-    const auto [low, high] = std::minmax_element(place.begin(), place.end());
-    return *high - *low < 8 * static_cast<int64_t>(place.size()) && *low >= 0 && *high < (int64_t{1} << 30);
+    const std::vector<int64_t>& offsets = r_.axes.back().offsets;
+    const auto [low, high] = std::minmax_element(offsets.begin(), offsets.end());
+    return *high - *low < 8 * static_cast<int64_t>(offsets.size()) && *low >= 0 && *high < (int64_t{1} << 30);
   }
 
   void make_rest(int32_t sum) {
@@ -271,12 +271,12 @@ class ResampleStep final : public BoundStep {
   std::string describe() const override { return fmt::format("resampled along {} dimensions", r_.axes.size()); }
 
  private:
-  // Of the last axis, by tap, `ld_` of each; behind the row of places that are read and count for nothing.
+  // Of the last axis, by tap, `ld_` of each; behind the row of offsets that are read and count for nothing.
   void make_tables(const Axis& x) {
     along_.resize(static_cast<size_t>(x.taps * ld_)), weight_along_.resize(along_.size());
     for (int64_t t = 0; t < x.taps; ++t) {
-      std::transform(x.place.begin() + t * width_, x.place.begin() + (t + 1) * width_, along_.begin() + t * ld_,
-                     [](int64_t place) { return static_cast<int32_t>(place); });
+      std::transform(x.offsets.begin() + t * width_, x.offsets.begin() + (t + 1) * width_, along_.begin() + t * ld_,
+                     [](int64_t offset) { return static_cast<int32_t>(offset); });
       std::fill_n(along_.begin() + t * ld_ + width_, ld_ - width_, along_[0]);
       std::copy_n(x.weight.begin() + t * width_, width_, weight_along_.begin() + t * ld_);
     }
@@ -346,7 +346,7 @@ class ResampleStep final : public BoundStep {
       int64_t address = 0, out = 0;
       for (size_t n = 0; n < order_.size(); ++n) {
         out += at[n] * steps_[order_[n]->dim];
-        if (n < fixed) address += order_[n]->place[static_cast<size_t>(at[n])];
+        if (n < fixed) address += order_[n]->offsets[static_cast<size_t>(at[n])];
       }
       cache.now = i;
       line(cache, address, &at[fixed], sums, results + out);
@@ -363,7 +363,7 @@ class ResampleStep final : public BoundStep {
     float weights[most_resampled];
     for (int64_t t = 0; t < outer.taps; ++t) {
       const int64_t n = t * space_[outer.dim] + index[0];
-      add_rows(cache, address + outer.place[static_cast<size_t>(n)], 1, index, sums + t * ld_);
+      add_rows(cache, address + outer.offsets[static_cast<size_t>(n)], 1, index, sums + t * ld_);
       parts[t] = sums + t * ld_, weights[t] = outer.weight[static_cast<size_t>(n)];
     }
     resample_rows(parts, weights, outer.taps, width_, to);
@@ -374,7 +374,7 @@ class ResampleStep final : public BoundStep {
     float weights[most_resampled];
     for (int64_t t = 0; t < axis.taps; ++t) {
       const int64_t n = t * space_[axis.dim] + index[level];
-      rows[t] = row_at(cache, address + axis.place[static_cast<size_t>(n)]);
+      rows[t] = row_at(cache, address + axis.offsets[static_cast<size_t>(n)]);
       weights[t] = axis.weight[static_cast<size_t>(n)];
     }
     resample_rows(rows, weights, axis.taps, width_, to);
@@ -382,11 +382,11 @@ class ResampleStep final : public BoundStep {
 
   Resampling r_;
   const float* memory_;
-  Loops rest_;
+  loops::Loops rest_;
   std::vector<int64_t> space_;
   int64_t width_, ld_;
   std::vector<void*> args_;
-  std::vector<int32_t> along_;  // the last axis's places
+  std::vector<int32_t> along_;  // the last axis's offsets
   std::vector<float> weight_along_;
   std::vector<const Axis*> order_;  // of all dimensions but the last
   std::vector<int64_t> steps_;      // of the results
@@ -409,4 +409,4 @@ std::unique_ptr<BoundStep> make_resample_step(const Kernel& kernel, std::span<co
   return std::make_unique<ResampleStep>(std::move(*found), args, context);
 }
 
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::window

@@ -5,10 +5,10 @@
 
 #include "backends/cpu/step.h"
 
-namespace npusim::cpu {
+namespace npusim::cpu::window {
 
 // Null where the kernel computes no such sums, or other than along memory.
 std::unique_ptr<BoundStep> make_resample_step(const Kernel& kernel, std::span<const Binding> args,
                                               const Context& context);
 
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::window

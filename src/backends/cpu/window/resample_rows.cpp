@@ -11,7 +11,8 @@
 #include "backends/cpu/part_vector-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace npusim::cpu::HWY_NAMESPACE {
+namespace npusim::cpu::window::HWY_NAMESPACE {
+using namespace cpu::HWY_NAMESPACE;
 namespace hn = hwy::HWY_NAMESPACE;
 
 using F = hn::ScalableTag<float>;
@@ -25,14 +26,14 @@ HWY_INLINE void store(hn::Vec<F> sum, int64_t n, int64_t count, float* to) {
     part::store(sum, to + n, count - n);
 }
 
-void resample_along(const float* from, const int32_t* place, const float* weight, int64_t ld, int64_t taps,
+void resample_along(const float* from, const int32_t* offset, const float* weight, int64_t ld, int64_t taps,
                     int64_t count, float* to) {
   const F f;
   const hn::RebindToSigned<F> whole;
   for (int64_t n = 0; n < count; n += lanes) {
-    auto sum = hn::Mul(hn::GatherIndex(f, from, hn::LoadU(whole, place + n)), hn::LoadU(f, weight + n));
+    auto sum = hn::Mul(hn::GatherIndex(f, from, hn::LoadU(whole, offset + n)), hn::LoadU(f, weight + n));
     for (int64_t t = 1; t < taps; ++t)
-      sum = hn::MulAdd(hn::GatherIndex(f, from, hn::LoadU(whole, place + t * ld + n)),
+      sum = hn::MulAdd(hn::GatherIndex(f, from, hn::LoadU(whole, offset + t * ld + n)),
                        hn::LoadU(f, weight + t * ld + n), sum);
     store(sum, n, count, to);
   }
@@ -47,21 +48,21 @@ void resample_rows(const float* const* rows, const float* weight, int64_t taps, 
   }
 }
 
-}  // namespace npusim::cpu::HWY_NAMESPACE
+}  // namespace npusim::cpu::window::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace npusim::cpu {
+namespace npusim::cpu::window {
 HWY_EXPORT(resample_along);
 HWY_EXPORT(resample_rows);
 
-void resample_along(const float* from, const int32_t* place, const float* weight, int64_t ld, int64_t taps,
+void resample_along(const float* from, const int32_t* offset, const float* weight, int64_t ld, int64_t taps,
                     int64_t count, float* to) {
-  HWY_DYNAMIC_DISPATCH(resample_along)(from, place, weight, ld, taps, count, to);
+  HWY_DYNAMIC_DISPATCH(resample_along)(from, offset, weight, ld, taps, count, to);
 }
 void resample_rows(const float* const* rows, const float* weight, int64_t taps, int64_t count, float* to) {
   HWY_DYNAMIC_DISPATCH(resample_rows)(rows, weight, taps, count, to);
 }
 
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::window
 #endif

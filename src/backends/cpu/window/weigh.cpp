@@ -1,4 +1,4 @@
-// A row's sum for each point of one dimension: over the row, elements at the places of one table times the weights of
+// A row's sum for each point of one dimension: over the row, elements at the indices of one table times the weights of
 // another. Lanes run along another dimension where memory does, else along the table's. What a kernel makes of its sums
 // loops do behind all of them.
 #include "backends/cpu/window/weigh.h"
@@ -19,16 +19,16 @@
 #include "kernel/facts/compact.h"
 #include "kernel/facts/depend.h"
 
-namespace npusim::cpu {
+namespace npusim::cpu::window {
 namespace {
 
 struct Weighing {
-  Access source;  // its term's place is a table's
+  Access source;  // its term's index is a table's
   DType dtype = DType::u8;
   Scaling scaling;
   size_t dim = 0;               // the tables' first; the row is their second
   int64_t count = 0, taps = 0;  // their extents
-  Kernel tables;  // with the places, i64, and the weights, i32, as its arguments behind all others, by tap, then index
+  Kernel tables;  // with the indices, i64, and the weights, i32, as its arguments behind all others, by tap, then index
   Kernel rest;    // with the sums, i32, as its argument behind those
   size_t lanes = 0;            // the dimension that lanes run along
   std::vector<int64_t> steps;  // of the sums, where lanes are the nearest
@@ -119,17 +119,17 @@ class Matcher {
     return true;
   }
 
-  // Places and weights are those of one dimension and the row, along which nothing else of the address goes.
+  // Indices and weights are those of one dimension and the row, along which nothing else of the address goes.
   bool find_dim() {
-    const IndexTerm& place = w_.source.terms[0];
-    const DimSet dims = depends_.dims[static_cast<size_t>(place.expr)] | depends_.dims[static_cast<size_t>(weight_)];
+    const IndexTerm& term = w_.source.terms[0];
+    const DimSet dims = depends_.dims[static_cast<size_t>(term.expr)] | depends_.dims[static_cast<size_t>(weight_)];
     const DimSet rest = dims & ~(DimSet{1} << row_);
     if (std::popcount(rest) != 1 || w_.source.strides[row_] != 0) return false;
     w_.dim = static_cast<size_t>(std::countr_zero(rest));
     w_.count = k_.space[w_.dim], w_.taps = k_.space[row_];
     constexpr int64_t most = std::numeric_limits<int32_t>::max();
-    return w_.source.strides[w_.dim] == 0 && place.stride > 0 && place.extent > 0 &&
-           place.stride <= most / place.extent && w_.count * w_.taps < most;
+    return w_.source.strides[w_.dim] == 0 && term.stride > 0 && term.extent > 0 && term.stride <= most / term.extent &&
+           w_.count * w_.taps < most;
   }
 
   // Lanes run along memory where it is long enough.
@@ -210,11 +210,11 @@ class WeighingStep final : public BoundStep {
     find_target();
     const int64_t elements = w_.count * w_.taps, points = element_count(space);
     threads_ = static_cast<double>(points * w_.taps) >= worth_sharing_ns ? std::max(context.threads, 1) : 1;
-    place_bytes_ = aligned(elements * 8), table_bytes_ = aligned(elements * 4);
+    index_bytes_ = aligned(elements * 8), table_bytes_ = aligned(elements * 4);
     row_ = w_.lanes == w_.dim ? (w_.source.terms[0].extent - 1) * w_.source.terms[0].stride + 1 : 0;
     row_bytes_ = aligned(row_ * 4);
     sums_bytes_ = target_ ? 0 : aligned(points * 4);
-    scratch_bytes_ = static_cast<size_t>(place_bytes_ + 2 * table_bytes_ + sums_bytes_ + threads_ * row_bytes_);
+    scratch_bytes_ = static_cast<size_t>(index_bytes_ + 2 * table_bytes_ + sums_bytes_ + threads_ * row_bytes_);
     args_.resize(args_.size() + 3);
   }
 
@@ -230,13 +230,13 @@ class WeighingStep final : public BoundStep {
     BoundStep::set_scratch(scratch);
     const size_t first = args_.size() - 3;
     args_[first] = scratch_;
-    args_[first + 1] = scratch_ + place_bytes_;
-    offsets_ = reinterpret_cast<int32_t*>(scratch_ + place_bytes_ + table_bytes_);
-    args_[first + 2] = scratch_ + place_bytes_ + 2 * table_bytes_;
-    rows_ = scratch_ + place_bytes_ + 2 * table_bytes_ + sums_bytes_;
+    args_[first + 1] = scratch_ + index_bytes_;
+    offsets_ = reinterpret_cast<int32_t*>(scratch_ + index_bytes_ + table_bytes_);
+    args_[first + 2] = scratch_ + index_bytes_ + 2 * table_bytes_;
+    rows_ = scratch_ + index_bytes_ + 2 * table_bytes_ + sums_bytes_;
   }
   std::string describe() const override {
-    return fmt::format("sums of {} weighed {} elements", w_.taps, w_.lanes == w_.dim ? "along" : "beside");
+    return fmt::format("sums of {} weighed {} elements", w_.taps, w_.lanes == w_.dim ? "along" : "across");
   }
 
  private:
@@ -254,14 +254,14 @@ class WeighingStep final : public BoundStep {
     target_ = static_cast<int32_t*>(args_[static_cast<size_t>(to.arg)]) + to.offset;
   }
 
-  // Elements from the line's first; false where a place is none.
+  // Elements from the line's first; false where an index is outside.
   bool find_offsets() {
-    const auto* places = static_cast<const int64_t*>(args_[args_.size() - 3]);
+    const auto* indices = static_cast<const int64_t*>(args_[args_.size() - 3]);
     const IndexTerm& term = w_.source.terms[0];
     bool inside = true;
     for (int64_t n = 0; n < w_.count * w_.taps; ++n) {
-      inside = inside && places[n] >= 0 && places[n] < term.extent;
-      offsets_[n] = static_cast<int32_t>(places[n] * term.stride);
+      inside = inside && indices[n] >= 0 && indices[n] < term.extent;
+      offsets_[n] = static_cast<int32_t>(indices[n] * term.stride);
     }
     return inside;
   }
@@ -294,13 +294,13 @@ class WeighingStep final : public BoundStep {
   }
 
   Weighing w_;
-  Loops whole_, tables_, rest_;
+  loops::Loops whole_, tables_, rest_;
   std::vector<void*> args_, kernel_args_;
   std::vector<size_t> order_;  // of all dimensions but that of the lanes
   int32_t* target_ = nullptr;
   int32_t* offsets_ = nullptr;
   std::byte* rows_ = nullptr;
-  int64_t lines_ = 1, row_ = 0, place_bytes_ = 0, table_bytes_ = 0, sums_bytes_ = 0, row_bytes_ = 0;
+  int64_t lines_ = 1, row_ = 0, index_bytes_ = 0, table_bytes_ = 0, sums_bytes_ = 0, row_bytes_ = 0;
   int threads_ = 1;
 };
 
@@ -318,4 +318,4 @@ std::unique_ptr<BoundStep> make_weighing_step(const Kernel& kernel, std::span<co
   return std::make_unique<WeighingStep>(std::move(*found), kernel, args, context);
 }
 
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::window

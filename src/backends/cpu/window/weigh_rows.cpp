@@ -12,7 +12,7 @@
 #include <type_traits>
 
 HWY_BEFORE_NAMESPACE();
-namespace npusim::cpu::HWY_NAMESPACE {
+namespace npusim::cpu::window::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 using I = hn::ScalableTag<int32_t>;
@@ -48,39 +48,39 @@ void scale_of(const T* from, const Scaling& scaling, int64_t count, int32_t* to)
   for (; n < count; ++n) to[n] = scaled(static_cast<int32_t>(from[n]), scaling);
 }
 
-void weigh_along(const int32_t* row, const int32_t* place, const int32_t* weight, int64_t taps, int64_t count,
+void weigh_along(const int32_t* row, const int32_t* offset, const int32_t* weight, int64_t taps, int64_t count,
                  int32_t* to) {
   const I d;
   int64_t n = 0;
   for (; n + lanes <= count; n += lanes) {
     V sum = hn::Zero(d);
     for (int64_t t = 0, at = n; t < taps; ++t, at += count)
-      sum = hn::Add(sum, hn::Mul(hn::GatherIndex(d, row, hn::LoadU(d, place + at)), hn::LoadU(d, weight + at)));
+      sum = hn::Add(sum, hn::Mul(hn::GatherIndex(d, row, hn::LoadU(d, offset + at)), hn::LoadU(d, weight + at)));
     hn::StoreU(sum, d, to + n);
   }
   for (; n < count; ++n) {
     int32_t sum = 0;
     for (int64_t t = 0, at = n; t < taps; ++t, at += count)
-      sum = wrapped_sum(sum, wrapped_product(row[place[at]], weight[at]));
+      sum = wrapped_sum(sum, wrapped_product(row[offset[at]], weight[at]));
     to[n] = sum;
   }
 }
 
 template <class T>
-void weigh_beside(const T* from, const int32_t* place, const int32_t* weight, int64_t taps, int64_t step,
+void weigh_across(const T* from, const int32_t* offset, const int32_t* weight, int64_t taps, int64_t step,
                   const Scaling& scaling, int64_t count, int32_t* to) {
   const I d;
   int64_t n = 0;
   for (; n + lanes <= count; n += lanes) {
     V sum = hn::Zero(d);
     for (int64_t t = 0; t < taps; ++t)
-      sum = hn::Add(sum, hn::Mul(scaled(load(from + place[t * step] + n), scaling), hn::Set(d, weight[t * step])));
+      sum = hn::Add(sum, hn::Mul(scaled(load(from + offset[t * step] + n), scaling), hn::Set(d, weight[t * step])));
     hn::StoreU(sum, d, to + n);
   }
   for (; n < count; ++n) {
     int32_t sum = 0;
     for (int64_t t = 0; t < taps; ++t) {
-      const int32_t x = scaled(static_cast<int32_t>(from[place[t * step] + n]), scaling);
+      const int32_t x = scaled(static_cast<int32_t>(from[offset[t * step] + n]), scaling);
       sum = wrapped_sum(sum, wrapped_product(x, weight[t * step]));
     }
     to[n] = sum;
@@ -93,20 +93,20 @@ void scale_bytes(const uint8_t* from, const Scaling& scaling, int64_t count, int
 void scale_words(const int32_t* from, const Scaling& scaling, int64_t count, int32_t* to) {
   scale_of(from, scaling, count, to);
 }
-void weigh_bytes(const uint8_t* from, const int32_t* place, const int32_t* weight, int64_t taps, int64_t step,
+void weigh_bytes(const uint8_t* from, const int32_t* offset, const int32_t* weight, int64_t taps, int64_t step,
                  const Scaling& scaling, int64_t count, int32_t* to) {
-  weigh_beside(from, place, weight, taps, step, scaling, count, to);
+  weigh_across(from, offset, weight, taps, step, scaling, count, to);
 }
-void weigh_words(const int32_t* from, const int32_t* place, const int32_t* weight, int64_t taps, int64_t step,
+void weigh_words(const int32_t* from, const int32_t* offset, const int32_t* weight, int64_t taps, int64_t step,
                  const Scaling& scaling, int64_t count, int32_t* to) {
-  weigh_beside(from, place, weight, taps, step, scaling, count, to);
+  weigh_across(from, offset, weight, taps, step, scaling, count, to);
 }
 
-}  // namespace npusim::cpu::HWY_NAMESPACE
+}  // namespace npusim::cpu::window::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace npusim::cpu {
+namespace npusim::cpu::window {
 HWY_EXPORT(scale_bytes);
 HWY_EXPORT(scale_words);
 HWY_EXPORT(weigh_along);
@@ -119,18 +119,18 @@ void scale_row(const uint8_t* from, const Scaling& scaling, int64_t count, int32
 void scale_row(const int32_t* from, const Scaling& scaling, int64_t count, int32_t* to) {
   HWY_DYNAMIC_DISPATCH(scale_words)(from, scaling, count, to);
 }
-void weigh_along(const int32_t* row, const int32_t* place, const int32_t* weight, int64_t taps, int64_t count,
+void weigh_along(const int32_t* row, const int32_t* offset, const int32_t* weight, int64_t taps, int64_t count,
                  int32_t* to) {
-  HWY_DYNAMIC_DISPATCH(weigh_along)(row, place, weight, taps, count, to);
+  HWY_DYNAMIC_DISPATCH(weigh_along)(row, offset, weight, taps, count, to);
 }
-void weigh_rows(const uint8_t* from, const int32_t* place, const int32_t* weight, int64_t taps, int64_t step,
+void weigh_rows(const uint8_t* from, const int32_t* offset, const int32_t* weight, int64_t taps, int64_t step,
                 const Scaling& scaling, int64_t count, int32_t* to) {
-  HWY_DYNAMIC_DISPATCH(weigh_bytes)(from, place, weight, taps, step, scaling, count, to);
+  HWY_DYNAMIC_DISPATCH(weigh_bytes)(from, offset, weight, taps, step, scaling, count, to);
 }
-void weigh_rows(const int32_t* from, const int32_t* place, const int32_t* weight, int64_t taps, int64_t step,
+void weigh_rows(const int32_t* from, const int32_t* offset, const int32_t* weight, int64_t taps, int64_t step,
                 const Scaling& scaling, int64_t count, int32_t* to) {
-  HWY_DYNAMIC_DISPATCH(weigh_words)(from, place, weight, taps, step, scaling, count, to);
+  HWY_DYNAMIC_DISPATCH(weigh_words)(from, offset, weight, taps, step, scaling, count, to);
 }
 
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::window
 #endif

@@ -2,7 +2,7 @@
 #pragma once
 #include <cstdint>
 
-namespace npusim::cpu {
+namespace npusim::cpu::window {
 
 // x as it is weighted: min(max((x + add) >> shift, low), high), of which the sum wraps.
 struct Scaling {
@@ -12,13 +12,13 @@ struct Scaling {
 // to[n] = scaled from[n]
 void scale_row(const uint8_t* from, const Scaling& scaling, int64_t count, int32_t* to);
 void scale_row(const int32_t* from, const Scaling& scaling, int64_t count, int32_t* to);
-// to[n] = Σ_t row[place[t·count + n]] · weight[t·count + n]
-void weigh_along(const int32_t* row, const int32_t* place, const int32_t* weight, int64_t taps, int64_t count,
+// to[n] = Σ_t row[offset[t·count + n]] · weight[t·count + n]
+void weigh_along(const int32_t* row, const int32_t* offset, const int32_t* weight, int64_t taps, int64_t count,
                  int32_t* to);
-// to[n] = Σ_t scaled from[place[t·step] + n] · weight[t·step]
-void weigh_rows(const uint8_t* from, const int32_t* place, const int32_t* weight, int64_t taps, int64_t step,
+// to[n] = Σ_t scaled from[offset[t·step] + n] · weight[t·step]
+void weigh_rows(const uint8_t* from, const int32_t* offset, const int32_t* weight, int64_t taps, int64_t step,
                 const Scaling& scaling, int64_t count, int32_t* to);
-void weigh_rows(const int32_t* from, const int32_t* place, const int32_t* weight, int64_t taps, int64_t step,
+void weigh_rows(const int32_t* from, const int32_t* offset, const int32_t* weight, int64_t taps, int64_t step,
                 const Scaling& scaling, int64_t count, int32_t* to);
 
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::window

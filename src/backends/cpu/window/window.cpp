@@ -13,7 +13,7 @@
 #include "base/shape.h"
 #include "base/threads.h"
 
-namespace npusim::cpu {
+namespace npusim::cpu::window {
 namespace {
 
 int64_t aligned(int64_t bytes) { return (bytes + 63) / 64 * 64; }
@@ -29,11 +29,11 @@ class WindowStep final : public BoundStep {
     for (const Binding& binding : args) args_.push_back(binding.data);
     args_.resize(args.size() + 2);
     w_.along ? make_line() : make_plain_line();
-    line_.from = from_.data(), line_.count = count_.data(), line_.place = place_.data();
+    line_.from = from_.data(), line_.count = count_.data(), line_.index = line_index_.data();
     points_ = element_count(w_.space);
     lines_ = points_ / w_.space[w_.line];
     for (size_t t = 0; t < row_dims(); ++t) taps_ *= w_.dims[t].size;
-    finds_ = w_.fold == WindowFold::place;
+    finds_ = w_.fold == WindowFold::argmax;
     find_targets();
     const double elements = static_cast<double>(lines_ * taps_ * width_ + points_ * line_.taps);
     const double ns = elements * 0.3 + static_cast<double>(lines_) * 20;
@@ -42,10 +42,10 @@ class WindowStep final : public BoundStep {
     sums_bytes_ = before_bytes_ + aligned((width_ + line_.after + window_slack) * top_size_);
     row_bytes_ = aligned(width_ * top_size_), line_bytes_ = aligned(line_.windows * 8),
     taps_bytes_ = aligned(taps_ * 8);
-    place_bytes_ = finds_ && !target_place_ ? aligned(points_ * 8) : 0;
+    index_bytes_ = finds_ && !target_index_ ? aligned(points_ * 8) : 0;
     top_bytes_ = target_ ? 0 : aligned(points_ * top_size_);
     thread_bytes_ = sums_bytes_ + 2 * row_bytes_ + 3 * line_bytes_ + 2 * taps_bytes_;
-    scratch_bytes_ = static_cast<size_t>(top_bytes_ + place_bytes_ + threads_ * thread_bytes_);
+    scratch_bytes_ = static_cast<size_t>(top_bytes_ + index_bytes_ + threads_ * thread_bytes_);
   }
 
   void run() override {
@@ -86,11 +86,11 @@ class WindowStep final : public BoundStep {
       from_.push_back(static_cast<int32_t>(tap < x.size ? at[tap] - first_ : 0));
       count_.push_back(static_cast<int32_t>(std::count_if(at, at + x.size, counts)));
       if (count_.back() > 1) line_.step = at[tap + 1] - at[tap];
-      int64_t place = x.place.empty() || tap == x.size ? 0 : x.places(o)[tap];
-      if (!w_.place_of.empty() && !w_.place_of[w_.line].empty()) place += w_.place_of[w_.line][static_cast<size_t>(o)];
-      place_.push_back(place);
+      int64_t argmax = x.position.empty() || tap == x.size ? 0 : x.positions(o)[tap];
+      if (!w_.index_of.empty() && !w_.index_of[w_.line].empty()) argmax += w_.index_of[w_.line][static_cast<size_t>(o)];
+      line_index_.push_back(argmax);
     }
-    if (!x.place.empty() && x.size > 1) line_.tap_place = static_cast<int32_t>(x.place[1] - x.place[0]);
+    if (!x.position.empty() && x.size > 1) line_.tap_index = static_cast<int32_t>(x.position[1] - x.position[0]);
     find_inner();
   }
   // The longest run of windows that see all their positions and are evenly apart, from the first such one.
@@ -105,14 +105,14 @@ class WindowStep final : public BoundStep {
     while (line_.inner_end < line_.windows && full(line_.inner_end) && apart(line_.inner_end) == line_.stride)
       ++line_.inner_end;
     if (line_.inner < line_.inner_end) line_.inner_from = from_[static_cast<size_t>(line_.inner)];
-    if (w_.fold != WindowFold::place) widen_inner();
+    if (w_.fold != WindowFold::argmax) widen_inner();
     if (line_.inner_end - line_.inner < line_.taps) line_.inner_end = line_.inner;  // windows one by one are faster
   }
   // The position behind the last one that window o sees.
   int64_t end_of(int64_t o) const {
     return from_[static_cast<size_t>(o)] + (count_[static_cast<size_t>(o)] - 1) * line_.step + 1;
   }
-  // By windows beside them that would see as many, were there positions in front of the row and behind it.
+  // By neighbours of them that would see as many, were there positions in front of the row and behind it.
   void widen_inner() {
     const int64_t first = line_.inner, from = line_.inner_from, run = (line_.taps - 1) * line_.step + 1;
     if (first == line_.inner_end) return;
@@ -140,8 +140,8 @@ class WindowStep final : public BoundStep {
     line_ = {.windows = width_, .inner_end = width_};
     for (int64_t o = 0; o < width_; ++o) {
       from_.push_back(static_cast<int32_t>(o)), count_.push_back(1);
-      const bool moves = !w_.place_of.empty() && !w_.place_of[w_.line].empty();
-      place_.push_back(moves ? w_.place_of[w_.line][static_cast<size_t>(o)] : 0);
+      const bool moves = !w_.index_of.empty() && !w_.index_of[w_.line].empty();
+      line_index_.push_back(moves ? w_.index_of[w_.line][static_cast<size_t>(o)] : 0);
     }
   }
 
@@ -149,7 +149,7 @@ class WindowStep final : public BoundStep {
   void find_targets() {
     const Kernel& k = w_.rest;
     const std::vector<int64_t> strides = row_major_strides(w_.space);
-    std::byte *top = nullptr, *place = nullptr;
+    std::byte *top = nullptr, *argmax = nullptr;
     for (const Store& s : k.stores) {
       const Expr& e = k.exprs[static_cast<size_t>(s.expr)];
       const KernelArg& arg = k.args[static_cast<size_t>(s.access.arg)];
@@ -157,22 +157,22 @@ class WindowStep final : public BoundStep {
       for (size_t d = 0; d < strides.size(); ++d)
         if (w_.space[d] > 1 && s.access.strides[d] != strides[d]) return;
       const auto from = static_cast<size_t>(k.accesses[static_cast<size_t>(e.integer)].arg);
-      const bool is_top = from == k.args.size() - 2, is_place = from == k.args.size() - 1;
-      if (!(is_top && arg.dtype == w_.top && !top) && !(is_place && arg.dtype == DType::i64 && !place)) return;
-      (is_top ? top : place) = static_cast<std::byte*>(args_[static_cast<size_t>(s.access.arg)]) +
-                               s.access.offset * static_cast<int64_t>(dtype_size(arg.dtype));
+      const bool is_top = from == k.args.size() - 2, is_argmax = from == k.args.size() - 1;
+      if (!(is_top && arg.dtype == w_.top && !top) && !(is_argmax && arg.dtype == DType::i64 && !argmax)) return;
+      (is_top ? top : argmax) = static_cast<std::byte*>(args_[static_cast<size_t>(s.access.arg)]) +
+                                s.access.offset * static_cast<int64_t>(dtype_size(arg.dtype));
     }
-    if (!top || (finds_ && !place)) return;
-    target_ = top, target_place_ = reinterpret_cast<int64_t*>(place);
+    if (!top || (finds_ && !argmax)) return;
+    target_ = top, target_index_ = reinterpret_cast<int64_t*>(argmax);
   }
 
   // What a line is of: the rows' dimensions with the index that each has, where it begins and where it ends.
-  struct Place {
+  struct Line {
     int64_t address = 0, base = 0, out = 0, out_step = 1;
     int64_t index[4] = {};
   };
-  Place place_of_line(int64_t i) const {
-    Place p{.address = w_.offset + first_, .base = w_.place_offset};
+  Line line_at(int64_t i) const {
+    Line p{.address = w_.offset + first_, .base = w_.index_offset};
     for (size_t d = w_.space.size(), step = 1; d-- > 0; step *= static_cast<size_t>(w_.space[d])) {
       if (d == w_.line) {
         p.out_step = static_cast<int64_t>(step);
@@ -181,7 +181,7 @@ class WindowStep final : public BoundStep {
       const int64_t index = i % w_.space[d];
       i /= w_.space[d];
       p.address += index * w_.strides[d], p.out += index * static_cast<int64_t>(step);
-      if (finds_ && !w_.place_of[d].empty()) p.base += w_.place_of[d][static_cast<size_t>(index)];
+      if (finds_ && !w_.index_of[d].empty()) p.base += w_.index_of[d][static_cast<size_t>(index)];
       for (size_t t = 0; t < row_dims(); ++t)
         if (w_.dims[t].over == static_cast<int>(d)) p.index[t] = index;
     }
@@ -190,46 +190,47 @@ class WindowStep final : public BoundStep {
 
   struct Rows {
     const std::byte** row;
-    int32_t* place;
+    int32_t* index;
     int64_t count = 0;
   };
-  void gather(const Place& p, size_t t, int64_t address, int64_t place, Rows& rows) const {
+  void gather(const Line& p, size_t t, int64_t address, int64_t argmax, Rows& rows) const {
     if (t == row_dims()) {
       rows.row[rows.count] = memory_ + address * static_cast<int64_t>(dtype_size(dtype_));
-      rows.place[rows.count++] = static_cast<int32_t>(place);
+      rows.index[rows.count++] = static_cast<int32_t>(argmax);
       return;
     }
-    const int64_t *at = w_.dims[t].addresses(p.index[t]), *places = finds_ ? w_.dims[t].places(p.index[t]) : nullptr;
+    const int64_t *at = w_.dims[t].addresses(p.index[t]),
+                  *positions = finds_ ? w_.dims[t].positions(p.index[t]) : nullptr;
     for (int64_t j = 0; j < w_.dims[t].size; ++j)
-      if (at[j] != WindowDim::outside) gather(p, t + 1, address + at[j], place + (places ? places[j] : 0), rows);
+      if (at[j] != WindowDim::outside) gather(p, t + 1, address + at[j], argmax + (positions ? positions[j] : 0), rows);
   }
 
   // Line i of the lines, in the order of the space without the line's dimension.
   template <typename T>
   void fold_line(int64_t i, int thread) {
-    std::byte* own = scratch_ + top_bytes_ + place_bytes_ + thread * thread_bytes_;
+    std::byte* own = scratch_ + top_bytes_ + index_bytes_ + thread * thread_bytes_;
     const auto take = [&](int64_t bytes) { return std::exchange(own, own + bytes); };
     WindowRows<T> rows{.dtype = dtype_, .width = width_, .none = w_.nowhere};
     rows.sums = reinterpret_cast<T*>(take(sums_bytes_) + before_bytes_),
     rows.wide = reinterpret_cast<T*>(take(row_bytes_));
-    rows.places = reinterpret_cast<int32_t*>(take(row_bytes_));
+    rows.indices = reinterpret_cast<int32_t*>(take(row_bytes_));
     rows.found = reinterpret_cast<int32_t*>(take(line_bytes_));
     auto* line_top = reinterpret_cast<T*>(take(line_bytes_));
-    auto* line_place = reinterpret_cast<int64_t*>(take(line_bytes_));
+    auto* line_argmax = reinterpret_cast<int64_t*>(take(line_bytes_));
     Rows found{reinterpret_cast<const std::byte**>(take(taps_bytes_)), reinterpret_cast<int32_t*>(take(taps_bytes_))};
-    const Place p = place_of_line(i);
+    const Line p = line_at(i);
     gather(p, 0, p.address, 0, found);
-    rows.rows = found.count, rows.row = found.row, rows.row_place = found.place;
+    rows.rows = found.count, rows.row = found.row, rows.row_index = found.index;
     rows.base = p.base;
     T* top = reinterpret_cast<T*>(target_ ? target_ : scratch_) + p.out;
-    int64_t* place = nullptr;
-    if (finds_) place = (target_ ? target_place_ : reinterpret_cast<int64_t*>(scratch_ + top_bytes_)) + p.out;
+    int64_t* argmax = nullptr;
+    if (finds_) argmax = (target_ ? target_index_ : reinterpret_cast<int64_t*>(scratch_ + top_bytes_)) + p.out;
     const bool direct = p.out_step == 1;
-    rows.out = direct ? top : line_top, rows.out_place = direct ? place : line_place;
+    rows.out = direct ? top : line_top, rows.out_index = direct ? argmax : line_argmax;
     fold_windows(w_.fold, rows, line_);
     for (int64_t o = 0; o < line_.windows && !direct; ++o) {
       top[o * p.out_step] = line_top[o];
-      if (finds_) place[o * p.out_step] = line_place[o];
+      if (finds_) argmax[o * p.out_step] = line_argmax[o];
     }
   }
 
@@ -237,17 +238,17 @@ class WindowStep final : public BoundStep {
   const std::byte* memory_;
   DType dtype_;
   int64_t top_size_;
-  Loops rest_;
+  loops::Loops rest_;
   std::vector<void*> args_;
   std::byte* target_ = nullptr;
-  int64_t* target_place_ = nullptr;
+  int64_t* target_index_ = nullptr;
   WindowLine line_;
   std::vector<int32_t> from_, count_;
-  std::vector<int64_t> place_;
+  std::vector<int64_t> line_index_;
   bool finds_ = false;
   int64_t first_ = 0, width_ = 0, points_ = 0, lines_ = 0, taps_ = 1;  // taps: rows of a line
   int64_t before_bytes_ = 0, sums_bytes_ = 0, row_bytes_ = 0, line_bytes_ = 0, taps_bytes_ = 0, top_bytes_ = 0,
-          place_bytes_ = 0, thread_bytes_ = 0;
+          index_bytes_ = 0, thread_bytes_ = 0;
   int threads_ = 1;
 };
 
@@ -260,4 +261,4 @@ std::unique_ptr<BoundStep> make_window_step(const Kernel& kernel, std::span<cons
   return std::make_unique<WindowStep>(std::move(*window), args, context);
 }
 
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::window

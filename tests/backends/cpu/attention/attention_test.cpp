@@ -4,10 +4,11 @@
 #include "base/threads.h"
 #include "kernel/contractions.h"
 
-namespace npusim::cpu {
+namespace npusim::cpu::attention {
 namespace {
 
 using Case = AttentionCase;
+using npusim::attention;  // the kernel, not this namespace
 
 Ex scaled(KernelBuilder&, Ex leaf, Ex) { return leaf * 0.5; }
 Ex masked(KernelBuilder&, Ex leaf, Ex mask) { return leaf * 0.5 + mask; }
@@ -130,7 +131,7 @@ TEST(ContractionAttention, AdditiveMasks) {
         }
 }
 
-// The log of each row's sum beside the values: rows of every kind, parts of the keys, rows without any score but −∞.
+// The log of each row's sum next to the values: rows of every kind, parts of the keys, rows without any score but −∞.
 TEST(ContractionAttention, LogOfTheSum) {
   constexpr double inf = std::numeric_limits<double>::infinity();
   for (int64_t queries : {1, 9, 150})
@@ -252,4 +253,4 @@ TEST(ContractionAttention, EmptyExtents) {
 }
 
 }  // namespace
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::attention

@@ -1,4 +1,4 @@
-// Rows transformed on the host against the interpreter: every way that a length goes, real and complex rows, few and
+// Rows transformed on the host against the interpreter: every method for a length, real and complex rows, few and
 // many, along memory and across it, on every instruction set.
 #include "backends/cpu/fourier/fourier.h"
 
@@ -10,7 +10,7 @@
 #include "kernel/evaluate.h"
 #include "kernel/fourier_kernels.h"
 
-namespace npusim::cpu {
+namespace npusim::cpu::fourier {
 namespace {
 
 using test::Draws;
@@ -92,4 +92,4 @@ TEST(Fourier, RowsDoNotDependOnTheirTeam) {
 }
 
 }  // namespace
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::fourier

@@ -1,4 +1,4 @@
-// Stores that combine with what is there: every reduction of every dtype, at places that repeat, against the
+// Stores that combine with what is there: every reduction of every dtype, at rows that repeat, against the
 // interpreter and, for a few elements by hand.
 #include <fmt/format.h>
 
@@ -6,17 +6,17 @@
 
 #include "backends/cpu/loops/check.h"
 
-namespace npusim::cpu {
+namespace npusim::cpu::loops {
 namespace {
 
-Kernel combining(DType dtype, DType value, Reduction reduction, int64_t count, int64_t columns, int64_t places,
+Kernel combining(DType dtype, DType value, Reduction reduction, int64_t count, int64_t columns, int64_t rows,
                  bool per_column) {
   KernelBuilder b({count, columns});
-  const int old = b.input({dtype, {places, columns}});
+  const int old = b.input({dtype, {rows, columns}});
   const int index = b.input({DType::i64, {count, per_column ? columns : 1}});
   const Ex x = b.load_broadcast(b.input({value, {count, columns}}));
   const Coord at[] = {b.load_broadcast(index), b.dim(1)};
-  b.store(b.output({dtype, {places, columns}}, old), at, x, reduction);
+  b.store(b.output({dtype, {rows, columns}}, old), at, x, reduction);
   return b.finish("combine");
 }
 
@@ -51,7 +51,7 @@ TEST(Accumulate, CombinesPointsOfAVector) {
       }
 }
 
-// Columns that threads share, and rows that combine at places of their own.
+// Columns that threads share, and rows that combine at rows of their own.
 TEST(Accumulate, SharesWhatDoesNotMeet) {
   for (const DType dtype : {DType::f32, DType::i64, DType::u8})
     for (const int64_t columns : {17, 33, 300})
@@ -121,4 +121,4 @@ TEST(Accumulate, TrapsOutsideTheDimension) {
 }
 
 }  // namespace
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::loops

@@ -2,7 +2,7 @@
 #include "backends/cpu/allocations.h"
 #include "backends/cpu/loops/check.h"
 
-namespace npusim::cpu {
+namespace npusim::cpu::loops {
 namespace {
 
 TEST(Loops, RunAllocatesNothing) {
@@ -22,4 +22,4 @@ TEST(Loops, RunAllocatesNothing) {
 }
 
 }  // namespace
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::loops

@@ -1,11 +1,11 @@
-// What one instruction computes of several expressions: pairs of operations, choices and polynomials, beside the same
+// What one instruction computes of several expressions: pairs of operations, choices and polynomials, next to the same
 // kernels whose values in between are stored, and so computed by themselves.
 #include <bit>
 #include <limits>
 
 #include "backends/cpu/loops/check.h"
 
-namespace npusim::cpu {
+namespace npusim::cpu::loops {
 namespace {
 
 constexpr double inf = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
@@ -109,7 +109,7 @@ TEST(LoopsChain, JoinsHaveTheBitsOfEachByItself) {
   EXPECT_GT(compared, 1000);
 }
 
-// Of operands in every order, of a tile and of a number, beside the same of values that are stored.
+// Of operands in every order, of a tile and of a number, next to the same of values that are stored.
 TEST(LoopsChain, GelusHaveTheBitsOfEachByItself) {
   const auto gelu = [](DType dtype, const Shape& shape, int order, bool apart) {
     KernelBuilder b({3, 83});
@@ -135,7 +135,7 @@ TEST(LoopsChain, GelusHaveTheBitsOfEachByItself) {
 
 // From one value to another by weights on both sides of a half, of tiles and of rows of one number.
 TEST(LoopsChain, WaysBetweenHaveTheBitsOfTheirParts) {
-  const auto way = [](const std::vector<Shape>& shapes, bool apart) {
+  const auto lerp = [](const std::vector<Shape>& shapes, bool apart) {
     KernelBuilder b({3, 83});
     std::vector<Ex> in;
     for (const Shape& shape : shapes) in.push_back(b.load_broadcast(b.input({DType::f32, shape})));
@@ -143,7 +143,7 @@ TEST(LoopsChain, WaysBetweenHaveTheBitsOfTheirParts) {
     if (apart)
       for (const Ex& value : {between, rest}) b.store(b.output({DType::f32, {3, 83}}), value);
     b.store(b.output({DType::f32, {3, 83}}), select(abs(in[2]) < 0.5, near, far));
-    return b.finish("way");
+    return b.finish("lerp");
   };
   Check check;
   check.special = specials;
@@ -152,7 +152,7 @@ TEST(LoopsChain, WaysBetweenHaveTheBitsOfTheirParts) {
     const Shape all[] = {{3, 83}, {3, 1}, {1, 83}};
     const std::vector<Shape> shapes{all[forms % 3], all[forms / 3 % 3], all[forms / 9]};
     on_every_instruction_set([&] {
-      const auto one = result_of(way(shapes, false), check), other = result_of(way(shapes, true), check);
+      const auto one = result_of(lerp(shapes, false), check), other = result_of(lerp(shapes, true), check);
       EXPECT_EQ(std::memcmp(one.data(), other.data(), one.size()), 0) << "forms " << forms;
     });
   }
@@ -220,8 +220,8 @@ TEST(LoopsChain, Polynomials) {
         }
 }
 
-// Logarithms and exponentials of doubles: within two units in the last place of the C library's, whatever stands
-// beside.
+// Logarithms and exponentials of doubles: within two units in the last place of the C library's, whatever is
+// next to it.
 TEST(LoopsChain, DoublesNearTheCLibrary) {
   std::mt19937_64 random(7);
   std::vector<double> x{0.0,    -0.0,  inf,    -inf,  nan,    1.0,    -1.0, 5e-324,
@@ -247,7 +247,7 @@ TEST(LoopsChain, DoublesNearTheCLibrary) {
     });
 }
 
-// Powers of doubles: within a unit in the last place of the C library's in long doubles, whatever stands beside, and
+// Powers of doubles: within a unit in the last place of the C library's in long doubles, whatever is next to it, and
 // what that says of zeros, infinities, NaN and negative bases.
 TEST(LoopsChain, PowersOfDoubles) {
   std::mt19937_64 random(9);
@@ -299,4 +299,4 @@ TEST(LoopsChain, PowersOfDoubles) {
 }
 
 }  // namespace
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::loops

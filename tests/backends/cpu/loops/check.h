@@ -77,7 +77,7 @@ inline void compare(const Kernel& k, const Memory& expected, const Memory& actua
 
 // Box by box.
 inline void check_boxes(const Kernel& k, const Check& check, const Memory& start, const Memory& expected) {
-  Loops boxes(k, 2, true);
+  loops::Loops boxes(k, 2, true);
   Memory boxed = start;
   std::vector<int64_t> begin(k.space.size(), 0), end = k.space;
   const int64_t step = k.space[0] / 2 + 1;
@@ -105,7 +105,7 @@ inline void check_kernel_runs(const Kernel& k, const Check& check = {}) {
   evaluate(k, pointers(k, expected), false);
   on_every_instruction_set([&] {
     Memory actual = start, again = start;
-    Loops loops(k, 2);
+    loops::Loops loops(k, 2);
     ASSERT_TRUE(loops.run(pointers(k, actual).data())) << loops.trap_message() << "\n" << to_text(k);
     compare(k, expected, actual, check);
     ASSERT_TRUE(loops.run(pointers(k, again).data()));

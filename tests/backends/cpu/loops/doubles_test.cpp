@@ -1,4 +1,4 @@
-// Functions of doubles beside the C library's in long doubles, wherever an argument lies.
+// Functions of doubles against the C library's in long doubles, wherever an argument lies.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -10,7 +10,7 @@
 #include "backends/cpu/loops/check.h"
 #include "backends/cpu/loops/loops.h"
 
-namespace npusim::cpu {
+namespace npusim::cpu::loops {
 namespace {
 
 constexpr double inf = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
@@ -49,7 +49,7 @@ const Function functions[] = {
     {ExprOp::round, std::nearbyint, std::nearbyint, -40, 40},
 };
 
-// Special values and what is beside the places where a function's parts meet; any bits; many of its own range, near 0,
+// Special values and what is next to the points where a function's parts meet; any bits; many of its own range, near 0,
 // near 1, near multiples of π/2, large ones, and such that are below normal numbers or whose powers are.
 std::vector<double> arguments(const Function& f) {
   std::mt19937_64 random(7);
@@ -82,7 +82,7 @@ std::vector<double> arguments(const Function& f) {
                           0x1p52,  0x1p53,
                           0x1p60,  1e22,
                           1e300})
-    for (const double beside : {std::nextafter(at, 0), at, std::nextafter(at, inf)}) x.push_back(beside);
+    for (const double near : {std::nextafter(at, 0), at, std::nextafter(at, inf)}) x.push_back(near);
   for (int i = 0; i < 2000; ++i) {
     x.push_back(std::bit_cast<double>(random()));
     x.push_back(std::exp(uniform(-45, 45)));
@@ -114,7 +114,7 @@ std::vector<double> values(ExprOp op, const std::vector<double>& x) {
   return out;
 }
 
-// How far from what is exact, in units of the last place of the double beside it.
+// How far from what is exact, in units of the last place of the double next to it.
 double off(double value, long double exact) {
   const auto near = static_cast<double>(exact);
   if (std::isnan(near)) return std::isnan(value) ? 0 : inf;
@@ -125,7 +125,7 @@ double off(double value, long double exact) {
   return static_cast<double>(std::fabs(static_cast<long double>(value) - exact) / unit);
 }
 
-// Within a unit, or as the C library has it; whatever stands beside.
+// Within a unit, or as the C library has it; whatever is next to it.
 TEST(Doubles, FunctionsOfOne) {
   for (const Function& f : functions) {
     const std::vector<double> x = arguments(f);
@@ -206,4 +206,4 @@ TEST(Doubles, FunctionsOfTwo) {
 }
 
 }  // namespace
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::loops

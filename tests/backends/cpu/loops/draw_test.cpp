@@ -1,4 +1,4 @@
-// Draws, which are one instruction for each pair of words: of every form of counter and key, beside each other in one
+// Draws, which are one instruction for each pair of words: of every form of counter and key, side by side in one
 // kernel, against the interpreter. And integer quotients and remainders.
 #include "kernel/draw.h"
 
@@ -6,7 +6,7 @@
 
 #include "backends/cpu/loops/check.h"
 
-namespace npusim::cpu {
+namespace npusim::cpu::loops {
 namespace {
 
 constexpr int64_t billions = int64_t{1} << 40;
@@ -116,4 +116,4 @@ TEST(Quotients, BesideMultiples) {
 }
 
 }  // namespace
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::loops

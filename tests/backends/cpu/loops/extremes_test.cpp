@@ -11,7 +11,7 @@
 #include "base/tensor.h"
 #include "kernel/evaluate.h"
 
-namespace npusim {
+namespace npusim::cpu::loops {
 namespace {
 
 constexpr int64_t least = std::numeric_limits<int64_t>::min(), most = std::numeric_limits<int64_t>::max();
@@ -21,7 +21,7 @@ struct Draw {
   bool chance(double p) { return std::bernoulli_distribution(p)(random); }
   int64_t whole(int64_t low, int64_t high) { return std::uniform_int_distribution<int64_t>(low, high)(random); }
   int64_t one(std::initializer_list<int64_t> of) { return of.begin()[whole(0, static_cast<int64_t>(of.size()) - 1)]; }
-  // Mostly small; else at a limit of what files may hold, or beside it.
+  // Mostly small; else at a limit of what files may hold, or next to it.
   int64_t number(double extreme) {
     if (!chance(extreme)) return whole(-2, 3);
     const int64_t at = one({0, int64_t{1} << 20, int64_t{1} << 40, int64_t{1} << 56, int64_t{3} << 54, int64_t{1} << 60,
@@ -101,7 +101,7 @@ bool same(const Kernel& k, Draw& d) {
     const bool ended = how(args);
     return std::pair(ended, ended ? on.back() : std::vector<float>{});
   };
-  const auto found = run(memory, [&](std::vector<void*>& args) { return cpu::Loops(k, 2).run(args.data()); });
+  const auto found = run(memory, [&](std::vector<void*>& args) { return Loops(k, 2).run(args.data()); });
   const auto wanted = run(memory, [&](std::vector<void*>& args) {
     try {
       evaluate(k, args);
@@ -126,4 +126,4 @@ TEST(Loops, CoordinatesAtTheirLimits) {
 }
 
 }  // namespace
-}  // namespace npusim
+}  // namespace npusim::cpu::loops

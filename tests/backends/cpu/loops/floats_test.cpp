@@ -1,5 +1,5 @@
-// Functions of floats beside the C library's of doubles, wherever an argument lies: from the least number below normal
-// ones to the largest, at infinity and NaN, and whatever stands beside.
+// Functions of floats against the C library's of doubles, wherever an argument lies: from the least number below normal
+// ones to the largest, at infinity and NaN, and whatever is next to them.
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -9,7 +9,7 @@
 #include "backends/cpu/loops/check.h"
 #include "backends/cpu/loops/loops.h"
 
-namespace npusim::cpu {
+namespace npusim::cpu::loops {
 namespace {
 
 constexpr float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
@@ -55,10 +55,10 @@ double off(float value, double exact) {
   const auto near = static_cast<float>(exact);
   if (std::isnan(near)) return std::isnan(value) ? 0 : 1e9;
   if (std::isinf(near) || near == 0) {
-    const bool beside = std::isinf(near) ? std::fabs(value) == std::numeric_limits<float>::max()
-                                         : std::fabs(value) == std::numeric_limits<float>::denorm_min();
+    const bool adjacent = std::isinf(near) ? std::fabs(value) == std::numeric_limits<float>::max()
+                                           : std::fabs(value) == std::numeric_limits<float>::denorm_min();
     if (std::signbit(value) != std::signbit(near)) return 1e9;
-    return value == near ? 0 : beside ? 1 : 1e9;
+    return value == near ? 0 : adjacent ? 1 : 1e9;
   }
   int exponent = 0;
   std::frexp(near, &exponent);
@@ -170,4 +170,4 @@ TEST(Floats, FunctionsOfTwo) {
 }
 
 }  // namespace
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::loops

@@ -4,9 +4,9 @@
 #include <limits>
 
 #include "backends/cpu/loops/check.h"
-#include "backends/cpu/loops/integer_lanes.h"
+#include "backends/cpu/loops/plan/integer_lanes.h"
 
-namespace npusim::cpu {
+namespace npusim::cpu::loops {
 namespace {
 
 class Generator {
@@ -123,7 +123,7 @@ TEST(LoopsIntegers, AreThoseOfTheInterpreter) {
     check.seed = seed;
     check.least = seed % 3 ? std::numeric_limits<int32_t>::min() : -9;
     check.most = seed % 3 ? std::numeric_limits<int32_t>::max() : 9;
-    narrow += integer_lanes(k) != IntLane::i64;
+    narrow += plan::integer_lanes(k) != tiles::IntLane::i64;
     check_kernel_runs(k, check);
     if (testing::Test::HasFailure()) {
       ADD_FAILURE() << "seed " << seed << '\n' << to_text(k);
@@ -145,7 +145,7 @@ TEST(LoopsIntegers, OfEightBitsAreExact) {
     for (const ExprOp op : {ExprOp::eq, ExprOp::ne, ExprOp::lt, ExprOp::le})
       k.store(k.output({DType::boolean, {256, 256}}), at, k.binary(op, x, y));
     const Kernel all = k.finish("pairs");
-    EXPECT_EQ(integer_lanes(all), dtype == DType::u8 ? IntLane::u8 : IntLane::i8);
+    EXPECT_EQ(plan::integer_lanes(all), dtype == DType::u8 ? tiles::IntLane::u8 : tiles::IntLane::i8);
     for (const unsigned seed : {1u, 2u, 3u}) {
       Check check;
       check.seed = seed, check.least = seed == 3 ? -9 : -128, check.most = seed == 3 ? 9 : 255;
@@ -155,12 +155,12 @@ TEST(LoopsIntegers, OfEightBitsAreExact) {
 }
 
 // What is stored of two operands of those dtypes.
-IntLane lanes_of(DType a, DType b, DType stored, Ex (*of)(Ex, Ex)) {
+tiles::IntLane lanes_of(DType a, DType b, DType stored, Ex (*of)(Ex, Ex)) {
   KernelBuilder k({64}, 0);
   const std::vector<Coord> at{k.dim(0)};
   const Ex x = k.load(k.input({a, {64}}), at), y = k.load(k.input({b, {64}}), at);
   k.store(k.output({stored, {64}}), at, of(x, y));
-  return integer_lanes(k.finish("two"));
+  return plan::integer_lanes(k.finish("two"));
 }
 
 TEST(LoopsIntegers, AreAsNarrowAsIsProven) {
@@ -168,20 +168,20 @@ TEST(LoopsIntegers, AreAsNarrowAsIsProven) {
   const auto most = [](Ex x, Ex y) { return max(x, y); };
   const auto less = [](Ex x, Ex y) { return x < y; };
   const auto mean = [](Ex x, Ex y) { return shr(x + y, x.builder->integer(1)); };
-  EXPECT_EQ(lanes_of(DType::u8, DType::u8, DType::u8, sum), IntLane::u8);
-  EXPECT_EQ(lanes_of(DType::i64, DType::i32, DType::i8, sum), IntLane::u8);
-  EXPECT_EQ(lanes_of(DType::u8, DType::u8, DType::i16, sum), IntLane::i16);
-  EXPECT_EQ(lanes_of(DType::i16, DType::i16, DType::i32, sum), IntLane::i32);
-  EXPECT_EQ(lanes_of(DType::i32, DType::i32, DType::i32, sum), IntLane::i32);
-  EXPECT_EQ(lanes_of(DType::i32, DType::i32, DType::i64, sum), IntLane::i64);
-  EXPECT_EQ(lanes_of(DType::i8, DType::i8, DType::i8, most), IntLane::i8);
-  EXPECT_EQ(lanes_of(DType::u8, DType::i8, DType::u8, most), IntLane::i16);
-  EXPECT_EQ(lanes_of(DType::i64, DType::i64, DType::u8, most), IntLane::i64);
-  EXPECT_EQ(lanes_of(DType::u8, DType::u8, DType::boolean, less), IntLane::u8);
-  EXPECT_EQ(lanes_of(DType::u8, DType::i32, DType::boolean, less), IntLane::i32);
-  EXPECT_EQ(lanes_of(DType::u8, DType::u8, DType::u8, mean), IntLane::i16);
-  EXPECT_EQ(lanes_of(DType::i32, DType::i32, DType::i32, mean), IntLane::i64);
+  EXPECT_EQ(lanes_of(DType::u8, DType::u8, DType::u8, sum), tiles::IntLane::u8);
+  EXPECT_EQ(lanes_of(DType::i64, DType::i32, DType::i8, sum), tiles::IntLane::u8);
+  EXPECT_EQ(lanes_of(DType::u8, DType::u8, DType::i16, sum), tiles::IntLane::i16);
+  EXPECT_EQ(lanes_of(DType::i16, DType::i16, DType::i32, sum), tiles::IntLane::i32);
+  EXPECT_EQ(lanes_of(DType::i32, DType::i32, DType::i32, sum), tiles::IntLane::i32);
+  EXPECT_EQ(lanes_of(DType::i32, DType::i32, DType::i64, sum), tiles::IntLane::i64);
+  EXPECT_EQ(lanes_of(DType::i8, DType::i8, DType::i8, most), tiles::IntLane::i8);
+  EXPECT_EQ(lanes_of(DType::u8, DType::i8, DType::u8, most), tiles::IntLane::i16);
+  EXPECT_EQ(lanes_of(DType::i64, DType::i64, DType::u8, most), tiles::IntLane::i64);
+  EXPECT_EQ(lanes_of(DType::u8, DType::u8, DType::boolean, less), tiles::IntLane::u8);
+  EXPECT_EQ(lanes_of(DType::u8, DType::i32, DType::boolean, less), tiles::IntLane::i32);
+  EXPECT_EQ(lanes_of(DType::u8, DType::u8, DType::u8, mean), tiles::IntLane::i16);
+  EXPECT_EQ(lanes_of(DType::i32, DType::i32, DType::i32, mean), tiles::IntLane::i64);
 }
 
 }  // namespace
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::loops

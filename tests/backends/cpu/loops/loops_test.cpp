@@ -4,7 +4,7 @@
 
 #include "backends/cpu/loops/check.h"
 
-namespace npusim::cpu {
+namespace npusim::cpu::loops {
 namespace {
 
 const std::vector<Shape> shapes{{1}, {3}, {16}, {1000}, {2, 3, 5}, {7, 33}, {4, 64, 16}, {3, 1, 129}, {70000}};
@@ -107,7 +107,7 @@ TEST(Loops, RareFunctionsLaneByLane) {
   }
 }
 
-// Floats of every size, and those around where one way to compute ends and the next begins.
+// Floats of every size, and those around where one implementation ends and the next begins.
 TEST(Loops, AnglesToTheLastPlace) {
   std::mt19937 random(7);
   std::vector<float> x(40000);
@@ -144,8 +144,8 @@ TEST(Loops, AnglesToTheLastPlace) {
           continue;
         }
         const float size = std::fabs(static_cast<float>(want));
-        const double place = static_cast<double>(std::nextafterf(size, 1e38f)) - size;
-        EXPECT_LE(std::fabs(out[i] - want), 0.8 * place) << expr_op_name(f.op) << " of " << x[i];
+        const double ulp = static_cast<double>(std::nextafterf(size, 1e38f)) - size;
+        EXPECT_LE(std::fabs(out[i] - want), 0.8 * ulp) << expr_op_name(f.op) << " of " << x[i];
         EXPECT_EQ(std::signbit(out[i]), std::signbit(want)) << expr_op_name(f.op) << " of " << x[i];
       }
     });
@@ -195,8 +195,8 @@ TEST(Loops, HyperbolicTangents) {
     for (size_t i = 0; i < x.size(); ++i) {
       const double want = std::tanh(static_cast<double>(x[i]));
       const float size = std::fabs(static_cast<float>(want));
-      const double place = static_cast<double>(std::nextafterf(size, 2)) - size;
-      EXPECT_LE(std::fabs(out[i] - want), 2.5 * place) << x[i];
+      const double ulp = static_cast<double>(std::nextafterf(size, 2)) - size;
+      EXPECT_LE(std::fabs(out[i] - want), 2.5 * ulp) << x[i];
       EXPECT_LE(std::fabs(out[i]), 1) << x[i];
       EXPECT_EQ(std::signbit(out[i]), std::signbit(x[i])) << x[i];
     }
@@ -317,7 +317,7 @@ TEST(Loops, SineOfLargeAngles) {
   }
 }
 
-// Angles that are near beside NaN, infinite and far ones, each of any number of elements.
+// Small angles among NaN, infinite and large ones, each of any number of elements.
 TEST(Loops, SineBesideOthers) {
   constexpr double inf = std::numeric_limits<double>::infinity();
   for (int64_t n : {1, 7, 16, 17, 40, 2051}) {
@@ -395,7 +395,7 @@ TEST(Loops, TurnedByAQuarter) {
       const std::vector<Coord> forth{b.dim(1), b.dim(0) * -1 + (n - 1)}, back{b.dim(1) * -1 + (m - 1), b.dim(0)};
       b.store(b.output({dtype, {n, m}}), b.load(x, forth));
       b.store(b.output({dtype, {n, m}}), b.load(x, back));
-      check_kernel_runs(b.finish("turn"));
+      check_kernel_runs(b.finish("rotate"));
     }
 }
 
@@ -484,14 +484,14 @@ Kernel sampled(int64_t channels, int64_t high, int64_t wide, bool last, DType dt
   KernelBuilder b({channels, high, wide});
   const int image = b.input({dtype, shape(6, 6)}), rows = b.input({DType::i64, {high, wide}}),
             columns = b.input({DType::i32, {high, wide}}), weight = b.input({DType::f32, {high, wide}});
-  const auto place = [&](Ex y, Ex x) {
+  const auto offset = [&](Ex y, Ex x) {
     return last ? std::vector<Coord>{y, x, b.dim(0)} : std::vector<Coord>{b.dim(0), y, x};
   };
   const std::vector<Coord> here{b.dim(1), b.dim(2)};
   const Ex y = b.load(rows, here), x = b.load(columns, here);
   const Ex w = exp(sin(b.load(weight, here)) * 2.0) - cos(b.load(weight, here));
   const Scalar type = scalar_of(dtype);
-  const auto read = [&](Ex at_y, Ex at_x) { return b.cast(b.load(image, place(at_y, at_x)), Scalar::f32); };
+  const auto read = [&](Ex at_y, Ex at_x) { return b.cast(b.load(image, offset(at_y, at_x)), Scalar::f32); };
   const Ex sum = read(y, x) * w + read(max(y - int64_t{1}, int64_t{0}), irem(x + int64_t{1}, b.integer(6)));
   const std::vector<Coord> to =
       last ? std::vector<Coord>{b.dim(1), b.dim(2), b.dim(0)} : std::vector<Coord>{b.dim(0), b.dim(1), b.dim(2)};
@@ -517,7 +517,7 @@ TEST(Loops, PlacesAreTheSameForAllChannels) {
   EXPECT_TRUE(loops.run(pointers(k, memory).data()));
 }
 
-// Places that index terms, a padded border and a stride together decide.
+// Addresses that index terms, a padded border and a stride together decide.
 TEST(Loops, GatherInPaddedWindows) {
   for (int64_t step : {1, 2})
     for (int64_t width : {7, 40, 300}) {
@@ -530,14 +530,14 @@ TEST(Loops, GatherInPaddedWindows) {
       b.store(b.output({DType::f32, {4, width}}), select(b.in_bounds(at, 64), one + many * 2.0, -1.0));
       check_kernel_runs(b.finish("padded_gather"));
     }
-  // Beside the image an index may be anything.
+  // Outside the image an index may be anything.
   KernelBuilder b({8});
   const int table = b.input({DType::f32, {2, 6}});
   const Affine at = b.dim(0) + -1;
   const Ex line = idiv(b.index(0) - int64_t{1} + int64_t{6}, b.integer(6)) - int64_t{1};  // −1, 0 …, 1 beyond
   b.store(b.output({DType::f32, {8}}),
           select(b.in_bounds(at, 6), b.load(table, std::vector<Coord>{Coord(line), at}), -1.0));
-  check_kernel_runs(b.finish("beside"));
+  check_kernel_runs(b.finish("adjacent"));
 }
 
 // Stores that leave the result: those do nothing.
@@ -573,8 +573,8 @@ TEST(Loops, ScatterAddsInOrder) {
   const int cache = b.input({DType::bf16, {2, 6, 8}}), at = b.input({DType::i64, {3}}),
             x = b.input({DType::bf16, {2, 3, 8}});
   const int out = b.output({DType::bf16, {2, 6, 8}}, cache);
-  const std::vector<Coord> place{b.dim(0), Coord(b.load(at, std::vector<Coord>{b.dim(1)})), b.dim(2)};
-  b.store(out, place, b.load_broadcast(x));
+  const std::vector<Coord> target{b.dim(0), Coord(b.load(at, std::vector<Coord>{b.dim(1)})), b.dim(2)};
+  b.store(out, target, b.load_broadcast(x));
   check_kernel_runs(b.finish("index_copy"));
 }
 
@@ -688,7 +688,7 @@ TEST(Loops, RequirementsStay) {
       }
 }
 
-// What is one instruction of several expressions by itself, under each reduction, and beside another reader of it.
+// What is one instruction of several expressions by itself, under each reduction, and next to another reader of it.
 TEST(Loops, ReductionsOfWhatIsOneInstruction) {
   constexpr int forms = 10;
   for (const DType dtype : {DType::f32, DType::f64, DType::f16})
@@ -717,4 +717,4 @@ TEST(Loops, ReductionsOfWhatIsOneInstruction) {
 }
 
 }  // namespace
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::loops

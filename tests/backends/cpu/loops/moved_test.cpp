@@ -3,7 +3,7 @@
 
 #include "backends/cpu/loops/check.h"
 
-namespace npusim::cpu {
+namespace npusim::cpu::loops {
 namespace {
 
 const std::vector<DType> dtypes{DType::f32, DType::f64, DType::f16, DType::boolean, DType::i64};
@@ -49,7 +49,7 @@ TEST(LoopsMoved, Strides) {
   }
 }
 
-// Each element several times, along some dimensions, alone and beside what is copied otherwise or computed.
+// Each element several times, along some dimensions, alone and next to what is copied otherwise or computed.
 TEST(LoopsMoved, Repeats) {
   std::mt19937 random(23);
   const auto below = [&](int64_t n) { return static_cast<int64_t>(random() % static_cast<uint64_t>(n)); };
@@ -64,7 +64,7 @@ TEST(LoopsMoved, Repeats) {
     }
     const int form = static_cast<int>(below(4));
     Shape whole = shape;
-    if (form == 1) whole.back() *= 2;  // beside others
+    if (form == 1) whole.back() *= 2;  // next to others
     KernelBuilder b(whole);
     const DType dtype = dtypes[static_cast<size_t>(below(5))];
     std::vector<Coord> at, plain;
@@ -86,7 +86,7 @@ TEST(LoopsMoved, Repeats) {
   }
 }
 
-// Rows that are gathered and stored as they are, beside others that need room for what they compute.
+// Rows that are gathered and stored as they are, next to others that need room for what they compute.
 TEST(LoopsMoved, RowsBesideOthers) {
   std::mt19937 random(29);
   const auto below = [&](int64_t n) { return static_cast<int64_t>(random() % static_cast<uint64_t>(n)); };
@@ -109,14 +109,14 @@ TEST(LoopsMoved, RowsBesideOthers) {
     }
     for (const Output& one : outputs) {
       const Ex named = b.load(one.named, std::vector<Coord>{Coord(b.dim(0))});
-      const Ex place = below(2) ? min(idiv(b.index(0), b.integer(1 + below(4))), from - 1) : min(named, from - 1);
-      const Ex x = b.load(one.table, std::vector<Coord>{Coord(place), Coord(b.dim(1))});
+      const Ex index = below(2) ? min(idiv(b.index(0), b.integer(1 + below(4))), from - 1) : min(named, from - 1);
+      const Ex x = b.load(one.table, std::vector<Coord>{Coord(index), Coord(b.dim(1))});
       if (one.form == 0)
         b.store(b.output({DType::i64, shape}), b.index(static_cast<int>(below(2))) + below(9));
       else if (one.form == 1)
         b.store(b.output({DType::f32, shape}), b.cast(named, Scalar::f32) * 0.5);
       else if (one.form == 2)
-        b.store(b.output({DType::i64, shape}), place * place + b.load(one.whole, here));
+        b.store(b.output({DType::i64, shape}), index * index + b.load(one.whole, here));
       b.store(b.output({one.dtype, shape}), x);
     }
     Check check;
@@ -126,7 +126,7 @@ TEST(LoopsMoved, RowsBesideOthers) {
   }
 }
 
-// Squares of whole lines, and what is beside them; rows of any length, which are few vectors where they are short.
+// Squares of whole lines, and what is next to them; rows of any length, which are few vectors where they are short.
 TEST(LoopsMoved, SquaresAndShortRuns) {
   std::mt19937 random(11);
   for (const DType dtype : dtypes)
@@ -136,9 +136,9 @@ TEST(LoopsMoved, SquaresAndShortRuns) {
       KernelBuilder b({rows, columns});
       const bool back = random() % 2;
       const Coord at[] = {back ? b.dim(1) * -1 + (columns - 1) : b.dim(1) + 0, b.dim(0)};
-      const Ex turned = b.load(b.input({dtype, {columns, rows}}), at);
-      b.store(b.output({dtype, {rows, columns}}), turned);
-      check_kernel_runs(b.finish("turned"), check_of(dtype));
+      const Ex transposed = b.load(b.input({dtype, {columns, rows}}), at);
+      b.store(b.output({dtype, {rows, columns}}), transposed);
+      check_kernel_runs(b.finish("transposed"), check_of(dtype));
       const auto n = static_cast<int64_t>(1 + random() % 600);
       KernelBuilder r({7, n});
       const Coord from[] = {r.dim(0), r.dim(1) + 1};
@@ -168,8 +168,8 @@ TEST(LoopsMoved, GatheredRows) {
     for (DType dtype : dtypes) {
       KernelBuilder b({40, columns});
       const int rows = b.input({dtype, {6, columns}});
-      const Coord place[] = {b.dim(0)};
-      const Coord at[] = {b.load(b.input({DType::i64, {40}}), place), b.dim(1)};
+      const Coord row[] = {b.dim(0)};
+      const Coord at[] = {b.load(b.input({DType::i64, {40}}), row), b.dim(1)};
       const Ex x = b.load(rows, at);
       b.store(b.output({dtype, {40, columns}}), x);
       Check check = check_of(dtype);
@@ -179,9 +179,9 @@ TEST(LoopsMoved, GatheredRows) {
     }
 }
 
-// A border as indices make it: its way along one dimension.
-Ex bordered(int way, Ex j, int64_t n) {
-  switch (way) {
+// A border as indices make it: its mode along one dimension.
+Ex bordered(int mode, Ex j, int64_t n) {
+  switch (mode) {
     case 0:
       return (n - 1) - abs((n - 1) - abs(j));
     case 1:
@@ -196,7 +196,7 @@ Ex bordered(int way, Ex j, int64_t n) {
 }
 
 TEST(LoopsMoved, Borders) {
-  for (int way = 0; way < 5; ++way)
+  for (int mode = 0; mode < 5; ++mode)
     for (int64_t before : {0, 1, 3})
       for (int64_t after : {0, 2, 4})
         for (const int64_t n : {5, 6, 19, 200}) {
@@ -205,7 +205,7 @@ TEST(LoopsMoved, Borders) {
           const DType dtype = dtypes[static_cast<size_t>(n % 5)];
           const int from = b.input({dtype, {3, n, 7}});
           const Ex j = b.index(1) - before, i = b.index(2) - before;
-          const Coord at[] = {b.dim(0), bordered(way, j, n), bordered(way % 4, i, 7)};
+          const Coord at[] = {b.dim(0), bordered(mode, j, n), bordered(mode % 4, i, 7)};
           const Ex x = b.load(from, at);
           b.store(b.output({dtype, {3, out, 7 + before}}), x);
           check_kernel_runs(b.finish("border"), check_of(dtype));
@@ -213,15 +213,15 @@ TEST(LoopsMoved, Borders) {
         }
 }
 
-// Borders of many images, which are written in turns with what they surround: around, above or beside it.
+// Borders of many images, which are written in rounds with what they surround: around, above or next to it.
 TEST(LoopsMoved, BordersInTurns) {
-  for (int way = 0; way < 5; ++way)
+  for (int mode = 0; mode < 5; ++mode)
     for (const auto& [high, wide] : {std::pair<int64_t, int64_t>{1, 2}, {0, 1}, {2, 0}}) {
       const int64_t n = 37, h = n + 2 * high, w = n + 2 * wide;
       KernelBuilder b({60, h, w});
-      const DType dtype = dtypes[static_cast<size_t>(way)];
+      const DType dtype = dtypes[static_cast<size_t>(mode)];
       const Ex j = b.index(1) - high, i = b.index(2) - wide;
-      const Coord at[] = {b.dim(0), bordered(way, j, n), bordered(way % 4, i, n)};
+      const Coord at[] = {b.dim(0), bordered(mode, j, n), bordered(mode % 4, i, n)};
       const Ex x = b.load(b.input({dtype, {60, n, n}}), at);
       b.store(b.output({dtype, {60, h, w}}), x);
       check_kernel_runs(b.finish("borders"), check_of(dtype));
@@ -260,7 +260,7 @@ TEST(LoopsMoved, Conditions) {
     }
 }
 
-// Rows of few columns, each of an element whose place an integer of its own names, of its row or of its column; in rows
+// Rows of few columns, each of an element whose index an integer of its own names, of its row or of its column; in rows
 // that lie together and apart, and of two tables.
 TEST(LoopsMoved, ShortRowsOfNamedPlaces) {
   std::mt19937 random(3);
@@ -276,14 +276,14 @@ TEST(LoopsMoved, ShortRowsOfNamedPlaces) {
                                                       form == 2 ? Coord(int64_t{0}) : Coord(b.dim(1))});
     const bool from_end = below(2) == 0, computed = below(2) == 0 && dtype != DType::boolean;
     const Ex chosen = select(named < 0, named + in, named), rest = irem(named + in, b.integer(in));
-    const Ex place = !from_end ? named : below(2) ? chosen : rest;
-    const Ex found = b.load(x, std::vector<Coord>{b.dim(0), Coord(place)});
+    const Ex index = !from_end ? named : below(2) ? chosen : rest;
+    const Ex found = b.load(x, std::vector<Coord>{b.dim(0), Coord(index)});
     const Ex of_row = b.load(x, std::vector<Coord>{b.dim(0), Coord(int64_t{0})});
-    const Ex one = !computed ? found : below(2) ? found * 3 + b.cast(place, found.type()) : found - of_row;
+    const Ex one = !computed ? found : below(2) ? found * 3 + b.cast(index, found.type()) : found - of_row;
     const int out = b.output({dtype, {rows, columns + gap}});
     b.store(out, std::vector<Coord>{b.dim(0), b.dim(1) + gap}, one);
     if (form == 3) {
-      const Ex other = b.load(x, std::vector<Coord>{Coord(int64_t{0}), Coord(place)});
+      const Ex other = b.load(x, std::vector<Coord>{Coord(int64_t{0}), Coord(index)});
       b.store(b.output({dtype, {rows, columns}}), std::vector<Coord>{b.dim(0), b.dim(1)}, other);
     }
     Check check;
@@ -295,4 +295,4 @@ TEST(LoopsMoved, ShortRowsOfNamedPlaces) {
 }
 
 }  // namespace
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::loops

@@ -3,7 +3,7 @@
 
 #include "backends/cpu/loops/check.h"
 
-namespace npusim::cpu {
+namespace npusim::cpu::loops {
 namespace {
 
 class Generator {
@@ -198,4 +198,4 @@ TEST(LoopsRandom, Kernels) { check_random(1, 600, false); }
 TEST(LoopsRandom, LongRows) { check_random(1, 150, true); }
 
 }  // namespace
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::loops

@@ -1,7 +1,7 @@
 // A product and a sum that a kernel has as two operations are rounded apart, whatever instruction does both.
 #include "backends/cpu/loops/check.h"
 
-namespace npusim::cpu {
+namespace npusim::cpu::loops {
 namespace {
 
 struct Formula {
@@ -82,4 +82,4 @@ TEST(LoopRounding, ProductsAndSumsApart) {
 }
 
 }  // namespace
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::loops

@@ -3,7 +3,7 @@
 
 #include "backends/cpu/loops/check.h"
 
-namespace npusim::cpu {
+namespace npusim::cpu::loops {
 namespace {
 
 // space [rows | n], or with the row outside in memory ([n, rows]) when `strided`.
@@ -265,4 +265,4 @@ TEST(LoopRows, MaskedSoftmaxAndBroadcastStore) {
 }
 
 }  // namespace
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::loops

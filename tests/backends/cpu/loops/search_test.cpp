@@ -1,6 +1,6 @@
 // Binary searches against the interpreter, which takes their steps one by one: all dtypes and comparisons, rows in
 // order and not, values of every span, results that go on.
-#include "backends/cpu/loops/search.h"
+#include "backends/cpu/loops/rewrite/search.h"
 
 #include <algorithm>
 #include <limits>
@@ -8,7 +8,7 @@
 #include "backends/cpu/loops/check.h"
 #include "kernel/search.h"
 
-namespace npusim::cpu {
+namespace npusim::cpu::loops {
 namespace {
 
 struct Form {
@@ -25,9 +25,9 @@ Kernel search_kernel(const Form& f) {
   const int values = b.input({f.dtype, {f.rows, f.points}});
   const int list = b.input({f.dtype, f.strided ? Shape{f.count, lists} : Shape{lists, f.count}});
   const Ex value = b.load_broadcast(values);
-  const Ex found = first_not(b, f.count, [&](Ex place) {
+  const Ex found = first_not(b, f.count, [&](Ex index) {
     const Coord row = f.per_row ? Coord(b.dim(0)) : Coord(int64_t{0});
-    const Coord at[] = {f.strided ? Coord(place) : row, f.strided ? row : Coord(place)};
+    const Coord at[] = {f.strided ? Coord(index) : row, f.strided ? row : Coord(index)};
     const Ex element = b.load(list, at);
     const Ex holds =
         b.binary(f.before.op, f.before.element_first ? element : value, f.before.element_first ? value : element);
@@ -39,8 +39,8 @@ Kernel search_kernel(const Form& f) {
 }
 
 int searches_of(Kernel k) {
-  find_searches(k);
-  return static_cast<int>(std::count_if(k.exprs.begin(), k.exprs.end(), is_search));
+  rewrite::find_searches(k);
+  return static_cast<int>(std::count_if(k.exprs.begin(), k.exprs.end(), rewrite::is_search));
 }
 
 TEST(LoopSearch, FindsWhatTheInterpreterFinds) {
@@ -76,7 +76,7 @@ TEST(LoopSearch, FindsPlacesInOrder) {
   }
 }
 
-// Other chains are no searches: one that looks elsewhere, one whose value changes.
+// Other chains are no searches: one that reads elsewhere, one whose value changes.
 TEST(LoopSearch, LeavesOtherChains) {
   Kernel k = search_kernel({});
   for (Expr& e : k.exprs)
@@ -85,4 +85,4 @@ TEST(LoopSearch, LeavesOtherChains) {
 }
 
 }  // namespace
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::loops

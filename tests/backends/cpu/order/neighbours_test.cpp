@@ -10,10 +10,10 @@
 
 #include "backends/cpu/instruction_sets.h"
 
-namespace npusim::cpu {
+namespace npusim::cpu::order {
 namespace {
 
-// As many turns as the largest group has, wherever groups begin: entries of one are in no order, those of the next
+// As many passes as the largest group has, wherever groups begin: entries of one are in no order, those of the next
 // above.
 TEST(Neighbours, TurnsPutGroupsInOrder) {
   on_every_instruction_set([] {
@@ -52,4 +52,4 @@ TEST(Neighbours, RangeOfEveryRemainder) {
 }
 
 }  // namespace
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::order

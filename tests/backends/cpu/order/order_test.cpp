@@ -9,7 +9,7 @@
 #include "kernel/evaluate.h"
 #include "kernel/order_kernels.h"
 
-namespace npusim::cpu {
+namespace npusim::cpu::order {
 namespace {
 
 using test::Draws;
@@ -37,7 +37,7 @@ TEST(Order, GivesWhatTheInterpreterGives) {
   for (int n = 0; n < 600; ++n) run_as_interpreted(test::draw_order(d, n % 20 == 0 ? 3000 : 300), 1 + n % 3);
 }
 
-// Random keys, which are sorted by one digit, beside those of which many share it, where counts are at an end.
+// Random keys, which are sorted by one digit, next to those of which many share it, where counts are at an end.
 TEST(Order, FewAndManyOfADigit) {
   Draws d(5);
   for (const DType dtype : {DType::i32, DType::i64, DType::f32, DType::f64})
@@ -51,7 +51,7 @@ TEST(Order, FewAndManyOfADigit) {
       }
 }
 
-// Keys of 64 bits all over their range, some of which are alike in the first half of them or in all, beside those of
+// Keys of 64 bits all over their range, some of which are alike in the first half of them or in all, next to those of
 // which so many are that only whole keys tell them apart.
 TEST(Order, KeysAlikeInTheirFirstHalf) {
   Draws d(6);
@@ -87,4 +87,4 @@ TEST(Order, SharesALongRow) {
 }
 
 }  // namespace
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::order

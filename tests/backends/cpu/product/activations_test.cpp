@@ -6,7 +6,7 @@
 #include "kernel/contractions.h"
 #include "ops/call.h"
 
-namespace npusim::cpu {
+namespace npusim::cpu::product {
 namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
@@ -17,7 +17,7 @@ struct Activation {
   bool steps = false;  // jumps from one value to another
 };
 
-// Those that libraries or tiles take along, and those that look like them.
+// Those that libraries or tiles take along, and those that resemble them.
 const std::vector<Activation>& activations() {
   static const std::vector<Activation> all{
       {"aten.relu.default", {}},
@@ -238,4 +238,4 @@ TEST(ContractionActivations, Winograd) {
 }
 
 }  // namespace
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::product

@@ -2,7 +2,7 @@
 #include "backends/cpu/allocations.h"
 #include "backends/cpu/product/check.h"
 
-namespace npusim::cpu {
+namespace npusim::cpu::product {
 namespace {
 
 using Coords = std::vector<Coord>;
@@ -26,4 +26,4 @@ TEST(ContractionAllocation, RunAllocatesNothing) {
 }
 
 }  // namespace
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::product

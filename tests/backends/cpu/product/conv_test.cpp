@@ -2,11 +2,11 @@
 #include <limits>
 
 #include "backends/cpu/product/check.h"
-#include "backends/cpu/product/onednn.h"
+#include "backends/cpu/product/onednn/onednn.h"
 #include "backends/cpu/product/simd.h"
 #include "kernel/contractions.h"
 
-namespace npusim::cpu {
+namespace npusim::cpu::product {
 namespace {
 
 using Case = ConvCase;
@@ -164,7 +164,7 @@ Kernel thinned(Kernel kernel) {
 }
 
 // Groups with few planes of the result, and windows of one tap: rows shorter and longer than tiles, planes that are one
-// row, windows beside the image, in one to three dimensions.
+// row, windows outside the image, in one to three dimensions.
 TEST(ContractionConv, FewPlanes) {
   const auto bias = [](KernelBuilder&, Ex x, Ex bias, Ex) { return max(x + bias, 0.0); };
   const auto wave = [](KernelBuilder&, Ex x, Ex bias, Ex residual) { return tanh(x + bias) + residual; };
@@ -322,7 +322,7 @@ TEST(ContractionConv, DepthwiseInSixteenBits) {
     }
 }
 
-// Neighbours that share columns: every count of them, at one edge, at both and at none, and windows beside the image.
+// Neighbours that share columns: every count of them, at one edge, at both and at none, and windows outside the image.
 TEST(ContractionConv, DepthwiseNeighbours) {
   const auto swish = [](KernelBuilder&, Ex x, Ex bias, Ex residual) {
     x = x + bias;
@@ -355,7 +355,7 @@ TEST(ContractionConv, DepthwiseNeighbours) {
   check_contraction(conv(line, swish), {1, 2});
 }
 
-// Tiles of windows within the image and beside it, in either order of its dimensions and of the result's.
+// Tiles of windows within the image and outside it, in either order of its dimensions and of the result's.
 TEST(ContractionConv, FewChannels) {
   std::mt19937 random(5);
   const auto pick = [&](std::initializer_list<int64_t> choices) { return choices.begin()[random() % choices.size()]; };
@@ -435,7 +435,7 @@ TEST(ContractionConv, LibraryHasTheSameInstructionSet) {
   const std::string step =
       prepare(conv(wide, [](KernelBuilder&, Ex leaf, Ex, Ex) { return leaf; }), {1}, make_context(1)).step->describe();
   EXPECT_EQ(step.find("avx512") != std::string::npos, instruction_set() >= InstructionSet::avx512) << step;
-  EXPECT_EQ(multiplies_bf16(), instruction_set() >= InstructionSet::avx512_bf16);
+  EXPECT_EQ(onednn::multiplies_bf16(), instruction_set() >= InstructionSet::avx512_bf16);
 }
 
 // Shapes that pay: several tiles, cut ones at the edges, partly filled panels, more channels than one slice.
@@ -574,4 +574,4 @@ TEST(ContractionConv, AsMatmul) {  // weights that are no constants, padding of 
 }
 
 }  // namespace
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::product

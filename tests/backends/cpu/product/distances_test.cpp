@@ -1,18 +1,18 @@
 // Reductions of distances that run as products do, against the scalar interpreter: sizes, strides, dtypes, batches,
 // what is done with them, and kernels that are left to loops.
-#include "backends/cpu/product/distances.h"
+#include "backends/cpu/product/reductions/distances.h"
 
 #include <limits>
 
 #include "backends/cpu/check_step.h"
 #include "backends/cpu/product/check.h"
 
-namespace npusim::cpu {
+namespace npusim::cpu::product {
 namespace {
 
 using Coords = std::vector<Coord>;
 
-// Of the operands: normal, some rows of b beside rows of a, all near each other, of sums that are no normal floats or
+// Of the operands: normal, some rows of b next to rows of a, all near each other, of sums that are no normal floats or
 // no floats, or all the same.
 enum class Values { normal, some_near, near, tiny, huge, equal };
 
@@ -80,7 +80,7 @@ bool run_as_interpreted(const Form& f, bool special, int threads) {
   std::vector<void*> args;
   for (auto& argument : expected) args.push_back(argument.data());
   evaluate(kernel, args, false);
-  if (!run_step(kernel, memory, threads, make_distances_step)) return false;
+  if (!run_step(kernel, memory, threads, reductions::make_distances_step)) return false;
   const double unit = f.out == DType::f32 ? 2e-6 : 0x1p-7;
   for (int64_t i = 0; i < kernel.args[3].elements; ++i) {
     const double want = load_double(expected[3].data(), f.out, i), got = load_double(memory[3].data(), f.out, i);
@@ -122,4 +122,4 @@ TEST(Distances, OfFewRowsAreLeftToLoops) {
 }
 
 }  // namespace
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::product

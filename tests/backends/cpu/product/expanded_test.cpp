@@ -4,7 +4,7 @@
 #include "backends/cpu/product/check.h"
 #include "kernel/contractions.h"
 
-namespace npusim::cpu {
+namespace npusim::cpu::product {
 namespace {
 
 struct Sizes {
@@ -47,4 +47,4 @@ TEST(ContractionExpanded, AlongEveryAxis) {
 }
 
 }  // namespace
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::product

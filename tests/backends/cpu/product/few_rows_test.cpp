@@ -1,13 +1,13 @@
 // Few rows times a matrix: the loops alone, with every number of rows and every remainder, and the steps they are in.
-#include "backends/cpu/product/few_rows.h"
+#include "backends/cpu/product/gemv/few_rows.h"
 
 #include <cmath>
 
 #include "backends/cpu/product/check.h"
-#include "backends/cpu/product/gemv.h"
+#include "backends/cpu/product/gemv/gemv.h"
 #include "kernel/contractions.h"
 
-namespace npusim::cpu {
+namespace npusim::cpu::product {
 namespace {
 
 // A matrix of random numbers among NaN, which nothing may read into a result, at the end of its memory.
@@ -35,7 +35,7 @@ struct Case {
 };
 
 // Σ_k x[r, k] · w(k, n) with either order of the weights; what lies around the results stays.
-void check(const Case& c, bool along_columns, decltype(&add_weighted) add = add_weighted) {
+void check(const Case& c, bool along_columns, decltype(&gemv::add_weighted) add = gemv::add_weighted) {
   SCOPED_TRACE(fmt::format("{} {}x{}x{} gap {}{}", dtype_name(c.type), c.rows, c.columns, c.depth, c.gap,
                            along_columns ? " along the columns" : ""));
   const int64_t stride = (along_columns ? c.columns : c.depth) + c.gap, ld_x = c.depth + 16, ld = c.columns + 3;
@@ -45,8 +45,8 @@ void check(const Case& c, bool along_columns, decltype(&add_weighted) add = add_
   for (int64_t r = 0; r < c.rows; ++r)
     for (int64_t k = 0; k < c.depth; ++k)
       x[static_cast<size_t>(r * ld_x + k)] = std::uniform_real_distribution<float>(-1, 1)(random);
-  (along_columns ? add : dot_columns)(c.type, w.first, stride, c.columns, c.depth, x.data(), ld_x, c.rows, out.data(),
-                                      ld);
+  (along_columns ? add : gemv::dot_columns)(c.type, w.first, stride, c.columns, c.depth, x.data(), ld_x, c.rows,
+                                            out.data(), ld);
   for (int64_t r = 0; r < c.rows; ++r)
     for (int64_t n = 0; n < ld; ++n) {
       const float got = out[static_cast<size_t>(r * ld + n)];
@@ -74,7 +74,7 @@ TEST(FewRows, EveryRemainder) {
               if (gap > 0 && depth > 30) continue;
               check({type, rows, columns, depth, gap}, false);
               check({type, rows, columns, depth, gap}, true);
-              check({type, rows, columns, depth, gap}, true, add_long_rows);
+              check({type, rows, columns, depth, gap}, true, gemv::add_long_rows);
               if (::testing::Test::HasFatalFailure()) return;
             }
   });
@@ -135,20 +135,20 @@ TEST(FewRows, Batches) {
         }
 }
 
-// Short rows meet a small weight where they lie; longer ones, and those whose results are turned, are its columns.
+// Short rows meet a small weight where they lie; longer ones, and those whose results are transposed, are its columns.
 TEST(FewRows, ShortRows) {
   for (int64_t depth : {2, 3, 8, 9})
     for (int64_t n : {1, 2, 3, 4})
-      for (bool turned : {false, true}) {
+      for (bool transposed : {false, true}) {
         KernelBuilder b({300, n});
         const int x = b.input({DType::f32, {300, depth}}), w = b.input({DType::f32, {depth, n}}),
-                  out = b.output({DType::f32, turned ? Shape{n, 300} : Shape{300, n}});
+                  out = b.output({DType::f32, transposed ? Shape{n, 300} : Shape{300, n}});
         b.store(
-            out, turned ? Coords{b.dim(1), b.dim(0)} : Coords{b.dim(0), b.dim(1)},
+            out, transposed ? Coords{b.dim(1), b.dim(0)} : Coords{b.dim(0), b.dim(1)},
             b.contract(ContractionKind::matmul, {depth}, x, Coords{b.dim(0), b.dim(2)}, w, Coords{b.dim(2), b.dim(1)}));
         const Kernel kernel = b.finish("short");
         const std::string step = prepare(kernel, {}, make_context(2)).step->describe();
-        const bool in_place = depth <= 8 && n > 1 && !turned;
+        const bool in_place = depth <= 8 && n > 1 && !transposed;
         EXPECT_TRUE(step.starts_with(in_place ? "matmul 300x" : "gemv")) << step;
         check_contraction(kernel);
       }
@@ -157,12 +157,13 @@ TEST(FewRows, ShortRows) {
 // A weight that is an input is packed by every run where many rows meet it.
 TEST(FewRows, ManyRowsOfInputs) {
   for (int64_t n : {7, 33, 63, 200})
-    for (bool turned : {false, true}) {
+    for (bool transposed : {false, true}) {
       KernelBuilder b({150, n});
-      const int x = b.input({DType::f32, {150, 31}}), w = b.input({DType::f32, turned ? Shape{31, n} : Shape{n, 31}}),
+      const int x = b.input({DType::f32, {150, 31}}),
+                w = b.input({DType::f32, transposed ? Shape{31, n} : Shape{n, 31}}),
                 out = b.output({DType::f32, {150, n}});
       b.store(out, b.contract(ContractionKind::matmul, {31}, x, Coords{b.dim(0), b.dim(2)}, w,
-                              turned ? Coords{b.dim(2), b.dim(1)} : Coords{b.dim(1), b.dim(2)}));
+                              transposed ? Coords{b.dim(2), b.dim(1)} : Coords{b.dim(1), b.dim(2)}));
       const Kernel kernel = b.finish("inputs");
       const std::string step = prepare(kernel, {}, make_context(2)).step->describe();
       EXPECT_NE(step.find("packed by runs"), std::string::npos) << step;
@@ -171,4 +172,4 @@ TEST(FewRows, ManyRowsOfInputs) {
 }
 
 }  // namespace
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::product

@@ -5,7 +5,7 @@
 #include "backends/cpu/product/check.h"
 #include "kernel/contractions.h"
 
-namespace npusim::cpu {
+namespace npusim::cpu::product {
 namespace {
 
 TEST(ContractionMatmul, Sizes) {
@@ -31,7 +31,7 @@ TEST(ContractionMatmul, ManyRowsColumnsAndDepths) {
   check_contraction(linear(64, 2200, 480, DType::f32, DType::f32, DType::f32, plain), {1});
 }
 
-// Float32 rows in every place they may lie: side by side, cut out of longer ones, cache sets shared and not, in
+// Float32 rows in every layout: side by side, cut out of longer ones, cache sets shared and not, in
 // batches.
 TEST(ContractionMatmul, RowsWhereTheyAre) {
   for (int64_t row : {300, 515, 1024})
@@ -190,7 +190,7 @@ TEST(ContractionMatmul, BatchesAndTransposes) {
   check_contraction(b.finish("transposed"), {1});
 }
 
-TEST(ContractionMatmul, RowsInRuns) {  // of neighbours, each run turned when it is packed
+TEST(ContractionMatmul, RowsInRuns) {  // of neighbours, each run transposed when it is packed
   for (DType type : {DType::f32, DType::bf16})
     for (int64_t run : {9, 50}) {
       KernelBuilder b({5, run, 33});
@@ -260,4 +260,4 @@ TEST(ContractionMatmul, DimensionOfNeitherOperand) {
 }
 
 }  // namespace
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::product

@@ -6,15 +6,15 @@
 #include "backends/cpu/product/check.h"
 #include "kernel/contractions.h"
 
-namespace npusim::cpu {
+namespace npusim::cpu::product {
 namespace {
 
 std::string described(const Kernel& kernel) { return prepare(kernel, {}, make_context(2)).step->describe(); }
 
-// A matrix, with its axes in order or turned, in rows that are longer by a gap, from the gap's middle on; or one for
-// all products.
+// A matrix, with its axes in order or transposed, in rows that are longer by a gap, from the gap's middle on; or one
+// for all products.
 struct Layout {
-  bool turned = false, shared = false;
+  bool transposed = false, shared = false;
   int64_t gap = 0;
 };
 struct Case {
@@ -24,16 +24,16 @@ struct Case {
 };
 int matrices(KernelBuilder& b, const Case& c, DType type, const Layout& at, int64_t rows, int64_t columns,
              bool writes) {
-  const int64_t outer = at.turned ? columns : rows, inner = (at.turned ? rows : columns) + at.gap;
+  const int64_t outer = at.transposed ? columns : rows, inner = (at.transposed ? rows : columns) + at.gap;
   Shape shape{outer, inner};
   if (!at.shared) shape.insert(shape.begin(), c.batches);
   return writes ? b.output({type, shape}) : b.input({type, shape});
 }
-Coords place(KernelBuilder& b, const Layout& at, int row, int column) {
+Coords coords_of(KernelBuilder& b, const Layout& at, int row, int column) {
   Coords coords;
   if (!at.shared) coords.emplace_back(b.dim(0));
-  coords.emplace_back(b.dim(at.turned ? column : row));
-  coords.emplace_back(b.dim(at.turned ? row : column) + at.gap / 2);
+  coords.emplace_back(b.dim(at.transposed ? column : row));
+  coords.emplace_back(b.dim(at.transposed ? row : column) + at.gap / 2);
   return coords;
 }
 // f(builder, leaf, bias, residual) of [batches, m, k] times [batches, k, n]; its bias may be one for all or one for
@@ -44,8 +44,8 @@ Kernel products(const Case& c, Epilogue&& epilogue, bool biases = false) {
   const int x = matrices(b, c, c.a, c.at_a, c.m, c.k, false), w = matrices(b, c, c.b, c.at_b, c.k, c.n, false),
             bias = b.input({DType::f32, biases ? Shape{c.batches, 1, c.n} : Shape{c.n}}),
             rest = b.input({c.out, {c.batches, c.m, c.n}}), out = matrices(b, c, c.out, c.at_out, c.m, c.n, true);
-  Ex leaf = b.contract(ContractionKind::matmul, {c.k}, x, place(b, c.at_a, 1, 3), w, place(b, c.at_b, 3, 2));
-  b.store(out, place(b, c.at_out, 1, 2), epilogue(b, leaf, b.load_broadcast(bias), b.load_broadcast(rest)));
+  Ex leaf = b.contract(ContractionKind::matmul, {c.k}, x, coords_of(b, c.at_a, 1, 3), w, coords_of(b, c.at_b, 3, 2));
+  b.store(out, coords_of(b, c.at_out, 1, 2), epilogue(b, leaf, b.load_broadcast(bias), b.load_broadcast(rest)));
   return b.finish("products");
 }
 Ex nothing(KernelBuilder&, Ex leaf, Ex, Ex) { return leaf; }
@@ -87,18 +87,18 @@ TEST(ContractionMatricesInPlace, Layouts) {
         check_contraction(products(c, nothing));
         c.at_a.shared = true, c.at_b.shared = false;
         check_contraction(products(c, nothing));
-        c.at_a.shared = false, c.at_out.turned = true;
+        c.at_a.shared = false, c.at_out.transposed = true;
         check_contraction(products(c, nothing));
         if (::testing::Test::HasFatalFailure()) return;
       }
-  // Rows that share cache sets; columns of a turned matrix that are few beside a vector, at a short depth.
+  // Rows that share cache sets; columns of a transposed matrix that are few next to a vector, at a short depth.
   Case far{3, 30, 20, 24};
   far.at_a.gap = 1000;
   check_in_place(products(far, nothing));
   for (int64_t n : {6, 18, 21, 31})
     for (int64_t k : {2, 3, 5, 30}) {
       Case c{3, 40, n, k};
-      c.at_b.turned = true;
+      c.at_b.transposed = true;
       check_in_place(products(c, nothing));
     }
   // Batches of two dimensions in another order, as heads lie.
@@ -115,9 +115,9 @@ TEST(ContractionMatricesInPlace, Types) {
   for (DType a : {DType::f32, DType::f16, DType::bf16})
     for (DType b : {DType::f32, DType::f16, DType::bf16})
       for (DType out : {DType::f32, DType::f16, DType::bf16})
-        for (bool turned : {false, true}) {
+        for (bool transposed : {false, true}) {
           Case c{2, 13, 21, 9, a, b, out};
-          c.at_a.turned = c.at_b.turned = turned;
+          c.at_a.transposed = c.at_b.transposed = transposed;
           check_in_place(products(c, nothing));
           check_in_place(products(c, [](KernelBuilder&, Ex x, Ex bias, Ex rest) { return x + bias + rest; }));
           if (::testing::Test::HasFatalFailure()) return;
@@ -181,11 +181,11 @@ class LastOfPages {
 };
 
 TEST(ContractionMatricesInPlace, TouchesNothingBehindItsMatrices) {
-  for (bool turned : {false, true})
+  for (bool transposed : {false, true})
     for (DType type : {DType::f32, DType::bf16})
       for (int64_t n : {5, 15, 33}) {
         Case c{3, 26, n, 13, type, type, type};
-        c.at_a.turned = c.at_b.turned = turned;
+        c.at_a.transposed = c.at_b.transposed = transposed;
         const Kernel kernel = products(c, [](KernelBuilder&, Ex x, Ex bias, Ex rest) { return x + bias + rest; });
         on_every_instruction_set([&] {
           const Context context = make_context(1);
@@ -221,4 +221,4 @@ TEST(ContractionMatricesInPlace, RunAllocatesNothing) {
 }
 
 }  // namespace
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::product

@@ -3,7 +3,7 @@
 #include "backends/cpu/product/check.h"
 #include "kernel/contractions.h"
 
-namespace npusim::cpu {
+namespace npusim::cpu::product {
 namespace {
 
 std::string described(const Kernel& kernel) { return prepare(kernel, {}, make_context(2)).step->describe(); }
@@ -79,9 +79,9 @@ TEST(SideBySide, TypesAndEnds) {
   check_side_by_side(small({900, 3, 5, 4}, [](KernelBuilder&, Ex x, int, int) { return x * x; }), true);
 }
 
-// Matrices turned, batches of two dimensions in another order than in memory, or shared, and results with gaps.
+// Matrices transposed, batches of two dimensions in another order than in memory, or shared, and results with gaps.
 TEST(SideBySide, Layouts) {
-  for (bool turned : {false, true})
+  for (bool transposed : {false, true})
     for (bool gaps : {false, true}) {
       KernelBuilder b({6, 7, 3, 4});
       const int x = b.input({DType::f32, {7, 6, 3, 5}}), w = b.input({DType::f32, {6, 4, 5}}),
@@ -89,19 +89,19 @@ TEST(SideBySide, Layouts) {
       Coords at{b.dim(0), b.dim(1), b.dim(2), b.dim(3)};
       Coords right{b.dim(0), b.dim(3), b.dim(4)};
       Coords left{b.dim(1), b.dim(0), b.dim(2), b.dim(4)};
-      Ex leaf = turned ? b.contract(ContractionKind::matmul, {5}, w, right, x, left)
-                       : b.contract(ContractionKind::matmul, {5}, x, left, w, right);
+      Ex leaf = transposed ? b.contract(ContractionKind::matmul, {5}, w, right, x, left)
+                           : b.contract(ContractionKind::matmul, {5}, x, left, w, right);
       b.store(out, at, leaf);
       check_contraction(b.finish("layouts"));
     }
-  // Each matrix of one operand meets all of the other; the result's matrices are turned.
+  // Each matrix of one operand meets all of the other; the result's matrices are transposed.
   KernelBuilder b({30, 3, 4});
   const int x = b.input({DType::f32, {30, 2, 3}}), w = b.input({DType::f32, {30, 4, 2}}),
             out = b.output({DType::f32, {30, 4, 3}});
   b.store(out, Coords{b.dim(0), b.dim(2), b.dim(1)},
           b.contract(ContractionKind::matmul, {2}, x, Coords{b.dim(0), b.dim(3), b.dim(1)}, w,
                      Coords{b.dim(0), b.dim(2), b.dim(3)}));
-  check_side_by_side(b.finish("turned"), false);
+  check_side_by_side(b.finish("transposed"), false);
 }
 
 TEST(SideBySide, KeepsSpecialValues) {
@@ -123,4 +123,4 @@ TEST(SideBySide, RunAllocatesNothing) {
 }
 
 }  // namespace
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::product

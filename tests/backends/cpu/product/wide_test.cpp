@@ -1,7 +1,7 @@
 // Sums of products in float64 and int64 and distances in float64 that run as products of matrices, against the scalar
 // interpreter: sizes that end in parts of tiles and blocks, every order of memory, dtypes, batches, what is done with
 // the sums, special values, convolutions, and kernels that are left to loops.
-#include "backends/cpu/product/wide.h"
+#include "backends/cpu/product/reductions/wide.h"
 
 #include <limits>
 
@@ -9,7 +9,7 @@
 #include "backends/cpu/product/check.h"
 #include "backends/cpu/product/pairing.h"
 
-namespace npusim::cpu {
+namespace npusim::cpu::product {
 namespace {
 
 using Coords = std::vector<Coord>;
@@ -71,7 +71,7 @@ Memory interpreted(const Kernel& kernel, Memory memory) {
 
 // Whether the kernel is taken; then its result, the last argument, is the expected one, up to `unit`.
 bool run_as_expected(const Kernel& kernel, Memory memory, const Memory& expected, int threads, double unit) {
-  if (!run_step(kernel, memory, threads, make_wide_step)) return false;
+  if (!run_step(kernel, memory, threads, reductions::make_wide_step)) return false;
   const KernelArg& result = kernel.args.back();
   if (is_integer(result.dtype)) {
     EXPECT_EQ(memory.back(), expected.back()) << to_text(kernel);
@@ -176,7 +176,7 @@ TEST(WideDistances, OfWhatIsWithinACondition) {
   }
   const Kernel kernel = norms(Pairing::distances, 6, 30, 40, false, true);
   Memory memory = random_memory(kernel, 2, 3);
-  EXPECT_FALSE(run_step(kernel, memory, 1, make_wide_step));
+  EXPECT_FALSE(run_step(kernel, memory, 1, reductions::make_wide_step));
 }
 
 TEST(WideDistances, AreTheSameForAnyNumberOfThreads) {
@@ -184,10 +184,10 @@ TEST(WideDistances, AreTheSameForAnyNumberOfThreads) {
     const Kernel kernel = norms(pairing, 150, 90, 700);
     const Memory start = random_memory(kernel, 1, 5);
     Memory one = start;
-    EXPECT_TRUE(run_step(kernel, one, 1, make_wide_step));
+    EXPECT_TRUE(run_step(kernel, one, 1, reductions::make_wide_step));
     for (const int threads : {2, 3, 8}) {
       Memory some = start;
-      EXPECT_TRUE(run_step(kernel, some, threads, make_wide_step));
+      EXPECT_TRUE(run_step(kernel, some, threads, reductions::make_wide_step));
       EXPECT_EQ(some.back(), one.back()) << threads;
     }
   }
@@ -322,10 +322,10 @@ TEST(WideProducts, AreTheSameForAnyNumberOfThreads) {
     const Kernel kernel = convolution(f);
     const Memory start = random_memory(kernel, 1, 5);
     Memory one = start;
-    EXPECT_TRUE(run_step(kernel, one, 1, make_wide_step));
+    EXPECT_TRUE(run_step(kernel, one, 1, reductions::make_wide_step));
     for (const int threads : {2, 3, 5, 8}) {
       Memory some = start;
-      EXPECT_TRUE(run_step(kernel, some, threads, make_wide_step));
+      EXPECT_TRUE(run_step(kernel, some, threads, reductions::make_wide_step));
       EXPECT_EQ(some.back(), one.back()) << threads;
     }
   }
@@ -341,10 +341,10 @@ TEST(WideProducts, OfWhichTheResultIsInPlaceOfAnOperand) {
   k.store(out, Coords{k.dim(0), k.dim(1)}, sum + k.load(c, Coords{k.dim(0), k.dim(1)}));
   const Kernel kernel = k.finish("added");
   Memory memory = random_memory(kernel, 1, 7), apart = memory;
-  ASSERT_TRUE(run_step(kernel, apart, 1, make_wide_step));
+  ASSERT_TRUE(run_step(kernel, apart, 1, reductions::make_wide_step));
   std::vector<Binding> bindings;
   for (const size_t i : {0, 1, 2, 2}) bindings.push_back({memory[i].data(), false});
-  const std::unique_ptr<BoundStep> step = make_wide_step(kernel, bindings, Context{});
+  const std::unique_ptr<BoundStep> step = reductions::make_wide_step(kernel, bindings, Context{});
   ASSERT_TRUE(step);
   std::vector<std::byte> scratch(step->scratch_bytes() + 64);
   step->set_scratch(reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(scratch.data()) + 63) / 64 * 64));
@@ -353,4 +353,4 @@ TEST(WideProducts, OfWhichTheResultIsInPlaceOfAnOperand) {
 }
 
 }  // namespace
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::product

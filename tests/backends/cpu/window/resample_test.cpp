@@ -6,7 +6,7 @@
 
 #include "backends/cpu/check_step.h"
 
-namespace npusim::cpu {
+namespace npusim::cpu::window {
 namespace {
 
 struct Side {
@@ -22,9 +22,9 @@ struct Form {
 
 Ex sum_of(KernelBuilder& k, const Form& f, int from, std::vector<Coord>& at, size_t n) {
   if (n == f.sides.size()) {
-    std::vector<Coord> place = at;
-    if (f.last) std::rotate(place.begin(), place.begin() + 1, place.end());
-    return k.load(from, place);
+    std::vector<Coord> index = at;
+    if (f.last) std::rotate(index.begin(), index.begin() + 1, index.end());
+    return k.load(from, index);
   }
   const Side& side = f.sides[n];
   const int dim = static_cast<int>(n) + 1;
@@ -103,4 +103,4 @@ TEST(Resampling, TwiceAlongOneDimensionIsLeftToLoops) {
 }
 
 }  // namespace
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::window

@@ -1,5 +1,5 @@
 // Windows that slide over memory against the scalar interpreter: sizes, padding, steps, dtypes, order in memory,
-// windows of different lengths, places of maxima, NaN and equal elements, what follows the fold, and kernels left to
+// windows of different lengths, indices of maxima, NaN and equal elements, what follows the fold, and kernels left to
 // loops.
 #include "backends/cpu/window/window.h"
 
@@ -9,10 +9,10 @@
 #include "backends/cpu/check_step.h"
 #include "kernel/facts/range.h"
 
-namespace npusim::cpu {
+namespace npusim::cpu::window {
 namespace {
 
-enum class Kind { average, maximum, place };
+enum class Kind { average, maximum, argmax };
 
 struct Side {
   int64_t extent = 8, count = 4, size = 3, step = 2, dilation = 1, padding = 1;
@@ -55,11 +55,11 @@ Kernel kernel_of(const Form& f) {
   const int from = k.input({f.dtype, order(image)});
   const int scale = f.more && is_float(f.dtype) ? k.input({DType::f32, result}) : -1;
   const int out = k.output({f.dtype, order(result)});
-  const int out_place = f.kind == Kind::place ? k.output({DType::i64, order(result)}) : -1;
+  const int out_index = f.kind == Kind::argmax ? k.output({DType::i64, order(result)}) : -1;
   std::vector<Coord> at{k.dim(0)}, to{k.dim(0)};
-  Ex inside = k.integer(1, Scalar::boolean), place = k.integer(0);
+  Ex inside = k.integer(1, Scalar::boolean), index = k.integer(0);
   bool leaves = false;
-  int64_t apart = 1;  // places of neighbours
+  int64_t apart = 1;  // indices of neighbours
   for (const Side& s : f.sides) apart *= s.extent;
   for (int d = 0; d < n; ++d) {
     const Side& s = f.sides[static_cast<size_t>(d)];
@@ -70,14 +70,14 @@ Kernel kernel_of(const Form& f) {
     if (s.even) {
       const Affine where = window * s.step + along * s.dilation + -s.padding;
       at.emplace_back(where);
-      place = place + k.value(where * apart);
+      index = index + k.value(where * apart);
       if (s.padding > 0 || (s.count - 1) * s.step + (s.size - 1) * s.dilation >= s.extent)
         in = k.in_bounds(where, s.extent);
     } else {
       const auto border = [&](const Affine& a) { return k.binary(ExprOp::idiv, k.value(a), k.integer(s.count)); };
       const Ex start = border(window * s.extent), end = border(window * s.extent + (s.extent + s.count - 1));
       at.emplace_back(k.binary(ExprOp::min, start + k.value(along), k.integer(s.extent - 1)));
-      place = place + start * apart + k.value(along * apart);
+      index = index + start * apart + k.value(along * apart);
       in = k.value(along) < end - start;
     }
     if (in) inside = leaves ? inside && *in : *in, leaves = true;
@@ -90,12 +90,12 @@ Kernel kernel_of(const Form& f) {
   const Ex none = whole ? k.integer(f.kind == Kind::average ? 0 : least) : k.number(identity);
   if (leaves) x = k.select(inside, x, none);
   Ex folded = k.reduce(f.kind == Kind::average ? Reduction::sum : Reduction::max, x);
-  if (f.kind == Kind::place) {
+  if (f.kind == Kind::argmax) {
     const Ex hit = leaves ? inside && x == folded : x == folded;
-    const Ex first = k.reduce(Reduction::min, k.select(hit, place, k.integer(std::numeric_limits<int64_t>::max())));
-    k.store(out_place, order(to),
+    const Ex first = k.reduce(Reduction::min, k.select(hit, index, k.integer(std::numeric_limits<int64_t>::max())));
+    k.store(out_index, order(to),
             whole ? first
-                  : k.select(isnan(folded), k.reduce(Reduction::max, k.select(isnan(x), place, k.integer(-1))), first));
+                  : k.select(isnan(folded), k.reduce(Reduction::max, k.select(isnan(x), index, k.integer(-1))), first));
   }
   if (f.more) folded = whole ? folded * 3 + 1 : folded * k.load(scale, to) + 1.0;
   k.store(out, order(to), folded);
@@ -147,7 +147,7 @@ TEST(Windows, AreThoseOfTheInterpreter) {
 
 TEST(Windows, AreThoseOfPools) {
   on_every_instruction_set([] {
-    for (const Kind kind : {Kind::average, Kind::maximum, Kind::place})
+    for (const Kind kind : {Kind::average, Kind::maximum, Kind::argmax})
       for (const unsigned seed : {1u, 2u, 4u}) {
         const Side padded = even(19, 3, 2, 1, 1), dense = even(36, 2, 2, 1, 0), wide = shared(270, 2);
         EXPECT_TRUE(run_as_interpreted({{padded}, 5, kind}, seed, 2));
@@ -162,19 +162,20 @@ TEST(Windows, AreThoseOfPools) {
         const Side few = even(5, 3, 2, 1, 1), many = even(9, 7, 2, 1, 3);
         EXPECT_TRUE(run_as_interpreted({{few, many}, 75, kind, DType::f32, true}, seed, 2));
         EXPECT_TRUE(run_as_interpreted({{few, many}, 9, kind, DType::bf16, true, true}, seed, 2));
-        // Of few taps of channels side by side loops are as good, but for their places.
-        EXPECT_EQ(run_as_interpreted({{few, few}, 32, kind, DType::f32, true}, seed, 2), kind == Kind::place);
+        // Of few taps of channels side by side loops are as good, but for argmax.
+        EXPECT_EQ(run_as_interpreted({{few, few}, 32, kind, DType::f32, true}, seed, 2), kind == Kind::argmax);
       }
   });
 }
 
-// Windows that are whole lines of memory, of which the place counts: as one long line each, or beside their neighbours.
+// Windows that are whole lines of memory, of which the index counts: as one long line each, or next to their
+// neighbours.
 TEST(Windows, OfWholeLinesAreRuns) {
   on_every_instruction_set([] {
     for (const DType dtype : {DType::f32, DType::bf16, DType::f64, DType::i64})
       for (const unsigned seed : {1u, 2u, 4u}) {
         const auto is_one = [&](std::vector<Side> sides, int64_t channels) {
-          return run_as_interpreted({std::move(sides), channels, Kind::place, dtype, false, seed == 2}, seed, 2);
+          return run_as_interpreted({std::move(sides), channels, Kind::argmax, dtype, false, seed == 2}, seed, 2);
         };
         EXPECT_TRUE(is_one({whole(20), whole(30)}, 5));
         EXPECT_TRUE(is_one({whole(7), whole(7)}, 70));
@@ -204,4 +205,4 @@ TEST(Windows, AreNotOtherReductions) {
 }
 
 }  // namespace
-}  // namespace npusim::cpu
+}  // namespace npusim::cpu::window
