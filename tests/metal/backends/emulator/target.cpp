@@ -117,7 +117,7 @@ std::vector<std::string> traps_of(const Kernel& kernel) {
 }
 
 plan::LaunchedBy make_alone(const Step& step, const Kernel& kernel, bool product) {
-  const auto made = std::make_shared<plan::Made>();
+  const auto made = std::make_shared<plan::GeneratedKernel>();
   const Schedule schedule = schedule_alone(kernel, product);
   const Scheduled scheduled{&kernel, schedule};
   made->symbol = kernel_name(kernel);
@@ -128,7 +128,7 @@ plan::LaunchedBy make_alone(const Step& step, const Kernel& kernel, bool product
 }
 
 plan::LaunchedBy make_group(const Program& program, std::span<const Step> steps) {
-  const auto made = std::make_shared<plan::Made>();
+  const auto made = std::make_shared<plan::GeneratedKernel>();
   std::vector<Spelled> spelled;
   std::vector<GroupMember> members;
   for (const Step& step : steps) spelled.push_back(spell(program.kernels[static_cast<size_t>(step.kernel)]));
