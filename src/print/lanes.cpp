@@ -22,7 +22,7 @@ int find_lane_dim(const PrintPlan& p, RowLoop row) {
   return rank == outer + 1 ? outer : -1;
 }
 
-// index < c and its like, which is the same for all lanes of a word.
+// index < c and its like, which is uniform across the lanes of a word.
 bool is_same_in_word(const Kernel& k, const Expr& e, int dim, int64_t lanes) {
   if (e.op != ExprOp::lt && e.op != ExprOp::le) return false;
   const Expr &a = k.exprs[static_cast<size_t>(e.in[0])], &b = k.exprs[static_cast<size_t>(e.in[1])];

@@ -1,4 +1,4 @@
-// Lanes: what is read and written as words, what is the same for all of them, and what comes before a launch's wait.
+// Lanes: what is read and written as words, what is uniform across them, and what comes before a launch's wait.
 #include <fmt/format.h>
 
 #include <utility>
@@ -50,7 +50,7 @@ void KernelWriter::read_word(int32_t id) {
   scope_.read[i] = true;
 }
 
-// What the lanes' statements need of these and is not yet there: what is the same for all of them, and words.
+// What the lanes' statements need of these and is not yet there: what is uniform across them, and words.
 void KernelWriter::before_lanes(const std::vector<int32_t>& roots) {
   std::set<int32_t> needed(roots.begin(), roots.end());
   for (auto i = static_cast<int32_t>(k_.exprs.size()); i-- > 0;)

@@ -136,8 +136,8 @@ TEST_F(CudaTarget, TuningLeavesAProgramThatIsNotFasterAlone) {
                     "digits.npubin"})
                 .code,
             0);
-  const std::vector<std::string> tune = {
-      "tune", "digits.npubin", "--weights", digits("model.safetensors"), "--candidates", "2", "--seconds", "0.01"};
+  const std::vector<std::string> tune = {"tune", "digits.npubin", "--weights", digits("model.safetensors"), "--ways",
+                                         "2",    "--seconds",     "0.01"};
   const Invocation alone = npusim(tune);
   EXPECT_EQ(alone.code, 0) << alone.err;
   EXPECT_EQ(alone.out, "main: of 9 kernels with several candidates no other one is faster\ndigits.npubin\n");

@@ -213,7 +213,7 @@ std::optional<Unfused> parts_of_attention(const Kernel& kernel, const Features& 
   return parts;
 }
 
-// Products of which there are too few tiles, or too long ones, as pieces of their depth.
+// Split-K: products of which there are too few tiles, or too long ones, as pieces of their depth.
 void split_products(Unfused& parts, size_t arguments, const Features& features) {
   for (size_t n = 0; n < parts.steps.size(); ++n) {
     const Kernel step = parts.steps[n].kernel;

@@ -13,8 +13,7 @@ struct TileShape {
   int stages = 3;
   bool groups = false;  // of four warps, which multiply what lies in shared memory: 64 rows each; sm_90a alone
   int pieces = 1;       // of the depth: blocks of one cluster, which add their sums in the order of pieces; from 9.0 on
-  bool specialized =
-      false;  // groups: a producer warpgroup fills the stages, and a block makes one tile after the other
+  bool specialized = false;  // groups: a producer warpgroup fills the stages; a block makes one tile after the other
   // Of a pair: behind `wide` columns of tiles as wide as `columns`, tiles are only `narrow`, 0: all are alike. So the
   // last round has a tile for each block.
   int narrow = 0, wide = 0;

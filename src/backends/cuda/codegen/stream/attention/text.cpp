@@ -250,9 +250,9 @@ void StreamAttentionText::merge() {
   });
   each([&] {
     t_.open(fmt::format("if (n * 32 + lane < {})", a_.splits));
-    t_.add(fmt::format("while (one_word[n].w != round) pause(), one_word[n] = read_whole(from + n * {});", step));
+    t_.add(fmt::format("while (one_word[n].w != epoch) pause(), one_word[n] = read_whole(from + n * {});", step));
     t_.add(
-        fmt::format("while (other_word[n].w != round) pause(), other_word[n] = read_whole(from + n * {} + 1);", step));
+        fmt::format("while (other_word[n].w != epoch) pause(), other_word[n] = read_whole(from + n * {} + 1);", step));
     t_.add("largest = nan_max(largest, __uint_as_float(other_word[n].y));");
     t_.close();
   });
