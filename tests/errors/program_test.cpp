@@ -418,7 +418,7 @@ TEST(ProgramCheck, FilledStates) {
 TEST(ProgramFile, VersionOneIsRefused) {
   std::string old = serialize(sample_program());
   old[7] = 1;
-  EXPECT_EQ(load_error(old), "p.npubin: expected program version 6, found 1: compile the model again");
+  EXPECT_EQ(load_error(old), "p.npubin: expected program version 7, found 1: compile the model again");
 }
 
 // What a program says of itself as a text's is what its methods are: one message each, at the field.
