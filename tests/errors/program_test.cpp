@@ -59,7 +59,7 @@ TEST(ProgramFile, Envelope) {
             fmt::format("p.npubin: expected a body of {} bytes, found {}", good.size() - 27, good.size() - 28));
   std::string other = good;
   other[7] = 9;
-  EXPECT_EQ(load_error(other), "p.npubin: expected program version 6, found 9: compile the model again");
+  EXPECT_EQ(load_error(other), "p.npubin: expected program version 7, found 9: compile the model again");
   other = good;
   other[100] ^= 1;
   EXPECT_NE(load_error(other).find("p.npubin: the program file is damaged: expected checksum "), std::string::npos);

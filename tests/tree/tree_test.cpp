@@ -71,7 +71,7 @@ const std::map<std::string, std::set<std::string>> may_see = {
     {"aten/torch", {"aten/plugin.h"}},
     {"graph", {"base", "kernel", "kernel/facts", "ops", "aten", "npusim/message.h"}},
     {"passes", {"base", "kernel", "kernel/facts", "kernel/fuse", "ops", "graph", "program/target_config.h"}},
-    {"program", {"base", "kernel", "kernel/facts", "npusim/message.h", "npusim/program.h"}},
+    {"program", {"base", "kernel", "kernel/facts", "npusim/device.h", "npusim/message.h", "npusim/program.h"}},
     {"plan", {"base", "kernel", "kernel/facts", "kernel/fuse", "print", "program"}},
     {"partition",
      {"base", "kernel", "kernel/facts", "graph", "passes", "program", "codegen/build_program.h", "npusim/compiler.h",
