@@ -20,7 +20,6 @@ class Op:
     family: str
     schema: str
     in_place: tuple[str, ...]  # "aten.relu_.default"
-    supported: bool
 
 
 @dataclass(frozen=True)
@@ -33,25 +32,25 @@ class Device:
 
 
 def ops(target: str = "cpu") -> tuple[Op, ...]:
-    """The operators that npusim knows, and whether the target can run them."""
+    """The operators that npusim compiles for a target. A call may still be refused for its attributes or dtypes."""
     return _ops(text("target", target))
 
 
 @functools.cache
 def _ops(target: str) -> tuple[Op, ...]:
     rows = json.loads(_core.describe_ops(target, True))["ops"]
-    return tuple(Op(r["name"], r["family"], r["schema"], tuple(r["in_place"]), r["supported"]) for r in rows)
+    return tuple(Op(r["name"], r["family"], r["schema"], tuple(r["in_place"])) for r in rows)
 
 
 @functools.cache
-def _supported(target: str) -> frozenset[str]:
-    return frozenset(name for op in _ops(target) if op.supported for name in (op.name, *op.in_place))
+def _names(target: str) -> frozenset[str]:
+    return frozenset(name for op in _ops(target) for name in (op.name, *op.in_place))
 
 
 def is_op_supported(op: object, target: str = "cpu") -> bool:
     """Whether an operator can be compiled: "aten.relu.default", or torch.ops.aten.relu.default. A call of it may still
     be refused for its attributes or dtypes."""
-    known = _supported(text("target", target))
+    known = _names(text("target", target))
     try:
         shown = str(op)
     except Exception:  # of a class of the caller's
