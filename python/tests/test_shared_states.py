@@ -6,7 +6,8 @@ import random
 
 import numpy as np
 import pytest
-import torch
+
+torch = pytest.importorskip("torch")
 
 import npusim
 

@@ -8,11 +8,12 @@ import weakref
 
 import numpy as np
 import pytest
-import torch
-from torch import nn
-from torch.nn.utils import parametrizations, parametrize, prune
+
+torch = pytest.importorskip("torch")
 
 import npusim
+from torch import nn
+from torch.nn.utils import parametrizations, parametrize, prune
 
 X = torch.randn(3, 8, generator=torch.Generator().manual_seed(0))
 SAID = r"weight '[\w.]+': (was changed after this session was made|is not the model's any more)"

@@ -4,10 +4,11 @@ import random
 
 import numpy as np
 import pytest
-import torch
-from safetensors.torch import save_file
+
+torch = pytest.importorskip("torch")
 
 import npusim
+from safetensors.torch import save_file
 
 SHAPE = (4, 3)
 
