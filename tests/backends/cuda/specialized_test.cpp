@@ -210,7 +210,7 @@ TEST(CudaProducts, WhichProductsHaveTheSameRows) {
     EXPECT_EQ(why, "one has to do with the other's result");
   }
   EXPECT_EQ(count({q, {&odd, {0, 5, 6, 7, 8}}}), 0u);
-  EXPECT_EQ(why, "no tile has memory enough");
+  EXPECT_EQ(why, "no tile fits their sizes");
 }
 
 // Of a batch, and of a pair without other values; nothing but the sums is read.

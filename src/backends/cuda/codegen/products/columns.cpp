@@ -105,7 +105,7 @@ std::vector<Product> find_columns(std::span<const GroupStep> steps, std::span<co
   const double apart = cycles_apart(steps, products, features);
   if (apart == 0) return {};
   const std::vector<RatedTile> together = rate_columns_tiles(products, features);
-  if (together.empty()) why = "no tile has memory enough";
+  if (together.empty()) why = "no tile fits their sizes";
   if (!together.empty() && together[0].cycles >= apart) why = "not faster than one by one";
   return why.empty() ? products : std::vector<Product>{};
 }

@@ -115,7 +115,7 @@ std::optional<Pair> find_pair(const GroupStep& first, const GroupStep& second, c
   if (!product) return std::nullopt;
   product->second_b = of_first[static_cast<size_t>(f.contraction->b.arg)];
   if (rate_pair_tiles(*product, features).empty()) {
-    why = "no tile has memory enough";
+    why = "no tile fits their sizes";
     return std::nullopt;
   }
   pair.product = std::move(*product);
