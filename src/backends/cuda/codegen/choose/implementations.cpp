@@ -90,15 +90,18 @@ size_t join_columns(std::span<const GroupStep> steps, std::span<const plan::Cont
 
 size_t join_side_by_side(std::span<const GroupStep> steps, std::span<const plan::Contracted>, const Features& features,
                          StepsPlan&, std::string& why) {
-  const auto concerns = [](const GroupStep& step) { return is_plain(*step.kernel); };
-  if (steps.size() < 2 || !concerns(steps[0]) || !concerns(steps[1]) || !products::are_apart(steps[0], steps[1]))
+  if (steps.size() < 2 || !is_plain(*steps[0].kernel) || !is_plain(*steps[1].kernel) ||
+      !products::are_apart(steps[0], steps[1]))
     return 0;
   why = side_by_side_declines(*steps[0].kernel, features);
-  if (why.empty()) why = next_declines(steps[0], steps[1], features);
   if (!why.empty()) return 0;
-  return count_related(steps, [&](const GroupStep& a, const GroupStep& b) {
-    return products::are_apart(a, b) && next_declines(a, b, features).empty();
+  const size_t count = count_related(steps, [&](const GroupStep& a, const GroupStep& b) {
+    if (!products::are_apart(a, b)) return false;
+    why = next_declines(a, b, features);
+    return why.empty();
   });
+  if (count > 1) why = {};
+  return count;
 }
 
 bool is_attention(const Kernel& k, const Analysis&) {
