@@ -130,7 +130,7 @@ class Session:
         return {info.name for _, info in infos if info.state}
 
     def _begin(self) -> None:
-        self._exclusions = Exclusion()
+        self._exclusion = Exclusion()
         self._ports = {
             method: (self.program.inputs(method), self.program.outputs(method)) for method in self.program.methods
         }
@@ -157,7 +157,7 @@ class Session:
             finally:
                 self._settled = self._handle.updates()
 
-        self._exclusions.run(settled)
+        self._exclusion.run(settled)
 
     def _states_begin(self) -> None:
         """States have just begun with the values that the weights have for them."""
@@ -174,7 +174,7 @@ class Session:
         def open_beside() -> None:
             other._handle = self._handle.sibling()
 
-        self._exclusions.run(open_beside)
+        self._exclusion.run(open_beside)
         other._begin()
         return other
 
@@ -286,7 +286,7 @@ class Session:
             self._settle()
             self._run(name, given, results, body)
 
-        self._exclusions.run(work)
+        self._exclusion.run(work)
         return results
 
     def device_arrays(self, method: str | None = None) -> dict[str, Any]:
@@ -321,7 +321,7 @@ class Session:
             self._handle.run_on_device(self._numbers[name])
             self._settled = self._handle.updates()
 
-        self._exclusions.run(work)
+        self._exclusion.run(work)
 
     def _run(
         self,
@@ -368,7 +368,7 @@ class Session:
         """Begins the sequence of random numbers that the program draws, from 0 to 2**64 - 1; 0 at first. Each run goes on
         in it. Does nothing for a program that draws none."""
         seed = integer("seed", seed, 0, 2**64 - 1)
-        self._exclusions.run(lambda: self._handle.seed(seed))
+        self._exclusion.run(lambda: self._handle.seed(seed))
 
     def cancel(self) -> bool:
         """From any thread: what is under way ends between two of its steps, with CancelledError; on a GPU, between two
@@ -384,7 +384,7 @@ class Session:
             self._handle.reset_states()
             self._states_begin()
 
-        self._exclusions.run(work)
+        self._exclusion.run(work)
 
     def _lies_there(
         self, value: Any, info: TensorInfo, place: Callable[[int, int], str], method: str, position: int
