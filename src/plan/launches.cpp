@@ -25,7 +25,7 @@ std::span<const Step> steps_of(const Sequence& sequence, const Launch& launch) {
 void fill_launch(const Program& program, const Sequence& sequence, const LaunchedBy& by, Launch& launch) {
   const GeneratedKernel& made = *by.made;
   set_shape(launch, made);
-  launch.args = by.args;
+  launch.args = by.args, launch.declined = by.declined;
   const std::span steps = steps_of(sequence, launch);
   for (size_t n = 0; n < made.traps.size(); ++n) {
     const Step& trapped = steps[made.trap_steps.empty() ? 0 : made.trap_steps[n]];

@@ -23,11 +23,12 @@ struct GeneratedKernel {
   std::vector<size_t> trap_steps;  // whose each of them is, of several steps; none: the first one's
   bool early = false;              // it waits itself for what precedes it, where it must
   std::string how;                 // which implementation it is
-  std::vector<Declined> declined;  // those asked before
+  std::vector<Declined> declined;  // those asked before, for the first steps that it was made for
 };
 struct LaunchedBy {
   std::shared_ptr<const GeneratedKernel> made;
   std::vector<int32_t> args;  // buffers, in the order of its parameters; the trap word and its own memory are behind
+  std::vector<Declined> declined = {};  // of these steps, among their neighbours; equal kernels have others
 };
 
 // What `made` says of a launch, all but its arguments and code.

@@ -29,12 +29,13 @@ TEST(Launches, AreFilledInAndFunctionsFoundOnce) {
   Program p = with_launches();
   const auto one = std::make_shared<plan::GeneratedKernel>();
   one->symbol = "one", one->functions = "text", one->shape = {3, 64}, one->shared_bytes = 17, one->how = "rows";
-  one->early = true;
+  one->early = true, one->declined = {{"pair", "of other steps"}};
   std::vector<std::pair<ptrdiff_t, size_t>> asked;
   const auto functions = plan::fill_launches(p, [&](const Sequence& s, const Launch& l, plan::LaunchPosition at) {
     asked.emplace_back(at.method, at.number);
     const std::span steps = plan::steps_of(s, l);
-    if (steps.size() == 1) return plan::LaunchedBy{one, steps[0].buffers};
+    if (steps.size() == 1)
+      return plan::LaunchedBy{one, steps[0].buffers, {{"pair", at.method < 0 ? "of the recipe" : "of the method"}}};
     const auto two = std::make_shared<plan::GeneratedKernel>();
     two->symbol = "two", two->own_bytes = 32, two->traps = {"a", "b"}, two->trap_steps = {1, 0};
     return plan::LaunchedBy{two, {7, 8}};
@@ -50,6 +51,11 @@ TEST(Launches, AreFilledInAndFunctionsFoundOnce) {
   EXPECT_EQ(first.shared_bytes, 17U);
   EXPECT_EQ(first.how, "rows");
   EXPECT_TRUE(first.early);
+  ASSERT_EQ(first.declined.size(), 1U);
+  EXPECT_EQ(first.declined[0].reason, "of the recipe") << "equal kernels have other neighbours";
+  ASSERT_EQ(p.methods[0].launches[1].declined.size(), 1U);
+  EXPECT_EQ(p.methods[0].launches[1].declined[0].reason, "of the method");
+  EXPECT_TRUE(both.declined.empty());
   EXPECT_EQ(first.args, (std::vector<int32_t>{0, 1}));
   EXPECT_TRUE(first.traps.empty());
   EXPECT_EQ(first.code, -1);

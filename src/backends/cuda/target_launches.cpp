@@ -45,11 +45,12 @@ class Maker {
     if (!plan)
       fail(ErrorKind::internal, "cuda: {} steps from '{}' on are no group", steps.size(), step_name(p_, steps[0]));
     const bool prepared = position.method >= 0;  // recipes are behind
-    choose::LaunchWork work = choose::work_of(p_, steps, static_cast<const choose::StepsPlan&>(*plan), prepared);
+    const auto& decided = static_cast<const choose::StepsPlan&>(*plan);
+    choose::LaunchWork work = choose::work_of(p_, steps, decided, prepared);
     std::shared_ptr<const GeneratedKernel>& made = known_[{work.kernels, work.given, work.made_of.ahead}];
     if (!made)
       made = std::make_shared<const GeneratedKernel>(std::move(choose::make_candidates(work.made_of, features_, 1)[0]));
-    return {made, std::move(work.args)};
+    return {made, std::move(work.args), decided.declined};
   }
 
  private:

@@ -197,6 +197,11 @@ TEST(CudaProducts, WhichProductsHaveTheSameRows) {
   EXPECT_EQ(count({q, k, v}), 3u);
   EXPECT_EQ(count({q, k}), 2u);
   EXPECT_EQ(why, "");
+  auto windows = std::make_shared<Contraction>(*key.contraction);
+  windows->kind = ContractionKind::conv;
+  Kernel conv = key;
+  conv.contraction = std::move(windows);
+  EXPECT_EQ(count({q, k, {&conv, {0, 9, 10, 11, 12}}}), 2u) << "what is no matmul joins none";
   EXPECT_EQ(count({q, k, v}, false), 0u);
   EXPECT_EQ(why, "this device has no warpgroups");
   EXPECT_EQ(count({q}), 0u);

@@ -34,6 +34,7 @@ bool same_rows(const Product& p, const Product& q) {
 // Why a product cannot be one of them; "" if it can.
 std::string column_declines(const Kernel& kernel, const plan::Contracted& contracted) {
   const auto written = [](const KernelArg& arg) { return arg.written; };
+  if (kernel.contraction->kind != ContractionKind::matmul) return "no matmul";
   if (takes_trap(kernel)) return "reports what it meets";
   if (std::count_if(kernel.args.begin(), kernel.args.end(), written) != 1) return "several results";
   if (!contracted.product) return contracted.no_product;
